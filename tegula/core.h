@@ -1,0 +1,3 @@
+// Everything below the torch line.
+#pragma once
+
