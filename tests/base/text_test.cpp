@@ -8,7 +8,7 @@ namespace tegula {
 namespace {
 
 TEST(Text, ListsAreJoinedByCommas) {
-  EXPECT_EQ(join({}), "");
+  EXPECT_EQ(bracketed({}), "[]");
   EXPECT_EQ(bracketed({1, -2, 3}), "[1, -2, 3]");
   EXPECT_EQ(join(std::vector<std::string>{"a", "b"}, " x "), "a x b");
 }
