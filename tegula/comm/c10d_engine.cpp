@@ -1,0 +1,278 @@
+// An all-reduce is an exchange of chunks, a local reduction in the order of the ranks, and a gather
+// of the chunks: 2(n-1)/n of the tensor per rank, as good as any. Small tensors are gathered whole
+// and reduced by everybody.
+#include "tegula/comm/c10d_engine.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "tegula/comm/reduce.h"
+
+namespace tegula::comm {
+namespace {
+
+using Bytes = std::int64_t;
+using Pieces = std::span<const Piece>;
+
+constexpr Bytes kReducedTogether = 32 << 10;
+constexpr Bytes kLine = 64;
+
+at::Tensor bytes_at(const std::byte* memory, Bytes bytes) {
+  return at::from_blob(const_cast<std::byte*>(memory), {bytes}, at::kByte);
+}
+
+at::Tensor new_bytes(Bytes bytes) { return at::empty({bytes}, at::kByte); }
+
+std::byte* memory_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
+
+Bytes total_of(Pieces pieces) {
+  Bytes total = 0;
+  for (const Piece& piece : pieces) total += piece.bytes();
+  return total;
+}
+
+// Contiguous pieces that follow each other are one block already.
+bool is_one_block(Pieces pieces) {
+  const std::byte* end = pieces[0].base;
+  for (const Piece& piece : pieces) {
+    if (piece.bytes() == 0) continue;
+    if (!piece.is_contiguous() || (piece.base != end && end != nullptr)) return false;
+    end = piece.base + piece.bytes();
+  }
+  return pieces[0].base != nullptr;
+}
+
+at::Tensor packed(Pieces pieces) {
+  if (is_one_block(pieces)) return bytes_at(pieces[0].base, total_of(pieces));
+  at::Tensor block = new_bytes(total_of(pieces));
+  std::byte* next = memory_of(block);
+  for (const Piece& piece : pieces) {
+    pack(piece, 0, piece.bytes(), next);
+    next += piece.bytes();
+  }
+  return block;
+}
+
+void unpack_all(const at::Tensor& block, Pieces pieces) {
+  if (is_one_block(pieces) && memory_of(block) == pieces[0].base) return;
+  const std::byte* next = memory_of(block);
+  for (const Piece& piece : pieces) {
+    unpack(next, piece, 0, piece.bytes());
+    next += piece.bytes();
+  }
+}
+
+at::Tensor place_for(Pieces pieces) {
+  return is_one_block(pieces) ? bytes_at(pieces[0].base, total_of(pieces)) : new_bytes(total_of(pieces));
+}
+
+std::vector<std::int64_t> sizes_of(Pieces pieces) {
+  std::vector<std::int64_t> sizes;
+  for (const Piece& piece : pieces) sizes.push_back(piece.bytes());
+  return sizes;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+class C10dEngine final : public Engine {
+ public:
+  C10dEngine(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options)
+      : backend_(std::move(backend)), options_(std::move(options)) {}
+
+  std::string_view name() const override { return options_.engine; }
+  c10::intrusive_ptr<c10d::Backend> backend() const override { return backend_; }
+  Worker& worker() override { return worker_; }
+  void set_timeout(std::chrono::milliseconds timeout) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    options_.timeout = timeout;
+  }
+  void abort(const CommError& error) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!fault_) fault_ = error;
+  }
+
+  void all_reduce(const Call& call, const std::byte* from, std::byte* to, std::int64_t count) override;
+  void all_gather(const Call& call, const Piece& from, Pieces to) override;
+  void reduce_scatter(const Call& call, Pieces from, const Piece& to) override;
+  void exchange(const Call& call, Pieces from, Pieces to) override {
+    if (size() == 1) return copy(from[0], to[0]);
+    move_pieces(call, from, to);
+  }
+  void broadcast(const Call& call, const Piece& piece) override;
+  void barrier(const Call& call) override {
+    run(call, [&] { backend_->barrier(with_timeout(c10d::BarrierOptions()))->wait(); });
+  }
+
+  void message_now(const Call& call, const Piece& piece, int peer) override {
+    run(call, [&] { start_message(call, piece, peer)->wait(); });
+  }
+  void message_later(const Call& call, const Piece& piece, int peer, OnEnd on_end) override {
+    c10::intrusive_ptr<c10d::Work> work;
+    run(call, [&] { work = start_message(call, piece, peer); });
+    waiter_.queue([this, call, work, on_end = std::move(on_end)] {
+      std::exception_ptr error;
+      try {
+        run(call, [&] { work->wait(); });
+      } catch (...) {
+        error = std::current_exception();
+      }
+      on_end(error);
+    });
+  }
+
+ private:
+  int size() const { return backend_->getSize(); }
+  std::size_t index() const { return static_cast<std::size_t>(backend_->getRank()); }
+
+  template <class Options>
+  Options with_timeout(Options options) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    options.timeout = options_.timeout;
+    return options;
+  }
+
+  c10::intrusive_ptr<c10d::Work> start_message(const Call& call, const Piece& piece, int peer) {
+    std::vector<at::Tensor> tensors{bytes_at(piece.base, piece.bytes())};
+    return call.kind() == Kind::Send ? backend_->send(tensors, peer, call.tag())
+                                     : backend_->recv(tensors, peer, call.tag());
+  }
+
+  void move_pieces(const Call& call, Pieces from, Pieces to);
+
+  // Runs `body`, whose errors become this group's fault.
+  template <class Body>
+  void run(const Call& call, Body body) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (fault_) throw *fault_;
+    }
+    try {
+      body();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!fault_) {
+        fault_ = CommError("the " + options_.engine + " engine failed: " + first_line(error.what()))
+                     .fact("group", options_.group)
+                     .fact("call", call.to_string())
+                     .hint("a rank may have died, be late, or have made another call; look at the others");
+      }
+      throw *fault_;
+    }
+  }
+
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  std::mutex mutex_;
+  C10dOptions options_;
+  std::optional<CommError> fault_;
+  Worker waiter_;
+  Worker worker_;
+};
+
+void C10dEngine::move_pieces(const Call& call, Pieces from, Pieces to) {
+  at::Tensor sent = packed(from);
+  at::Tensor received = place_for(to);
+  std::vector<std::int64_t> sent_sizes = sizes_of(from);
+  std::vector<std::int64_t> received_sizes = sizes_of(to);
+  run(call, [&] {
+    backend_->alltoall_base(received, sent, received_sizes, sent_sizes,
+                            with_timeout(c10d::AllToAllOptions()))->wait();
+  });
+  unpack_all(received, to);
+}
+
+// Uneven contributions travel padded to the longest.
+void C10dEngine::all_gather(const Call& call, const Piece& from, Pieces to) {
+  if (size() == 1) return copy(from, to[0]);
+  Bytes longest = 0;
+  bool is_even = true;
+  for (const Piece& piece : to) {
+    longest = std::max(longest, piece.bytes());
+    is_even = is_even && piece.bytes() == to[0].bytes();
+  }
+  if (longest == 0) return barrier(call);
+  at::Tensor sent;
+  if (is_even) {
+    sent = packed({&from, 1});
+  } else {
+    sent = new_bytes(longest);
+    pack(from, 0, from.bytes(), memory_of(sent));
+  }
+  at::Tensor received = is_even ? place_for(to) : new_bytes(longest * size());
+  run(call, [&] {
+    backend_->_allgather_base(received, sent, with_timeout(c10d::AllgatherOptions()))->wait();
+  });
+  if (is_even) return unpack_all(received, to);
+  for (std::size_t rank = 0; rank < to.size(); ++rank) {
+    unpack(memory_of(received) + static_cast<Bytes>(rank) * longest, to[rank], 0, to[rank].bytes());
+  }
+}
+
+void C10dEngine::reduce_scatter(const Call& call, Pieces from, const Piece& to) {
+  check_reducible(call.dtype(), call.op());
+  if (size() == 1) return copy(from[0], to);
+  const at::Tensor parts = new_bytes(to.bytes() * size());
+  std::vector<Piece> received;
+  std::vector<const void*> sources;
+  for (int rank = 0; rank < size(); ++rank) {
+    received.push_back(Piece::whole(memory_of(parts) + rank * to.bytes(), to.bytes()));
+    sources.push_back(received.back().base);
+  }
+  move_pieces(call, from, received);
+  combine(call.dtype(), call.op(), sources, to.base, to.bytes() / size_of(call.dtype()));
+}
+
+void C10dEngine::all_reduce(const Call& call, const std::byte* from, std::byte* to, std::int64_t count) {
+  check_reducible(call.dtype(), call.op());
+  const Bytes bytes = count * size_of(call.dtype());
+  if (size() == 1) {
+    if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return;
+  }
+  if (bytes <= kReducedTogether) {
+    const at::Tensor all = new_bytes(bytes * size());
+    std::vector<Piece> received;
+    std::vector<const void*> sources;
+    for (int rank = 0; rank < size(); ++rank) {
+      received.push_back(Piece::whole(memory_of(all) + rank * bytes, bytes));
+      sources.push_back(received.back().base);
+    }
+    all_gather(call, Piece::whole(from, bytes), received);
+    return combine(call.dtype(), call.op(), sources, to, count);
+  }
+  const Bytes chunk = ((bytes + size() - 1) / size() + kLine - 1) / kLine * kLine;
+  std::vector<Piece> sent, gathered;
+  for (int rank = 0; rank < size(); ++rank) {
+    const Bytes begin = std::min(rank * chunk, bytes);
+    const Bytes length = std::min(chunk, bytes - begin);
+    sent.push_back(Piece::whole(from + begin, length));
+    gathered.push_back(Piece::whole(to + begin, length));
+  }
+  const at::Tensor mine = new_bytes(sent[index()].bytes());
+  const Piece reduced = Piece::whole(mine.data_ptr(), sent[index()].bytes());
+  reduce_scatter(call, sent, reduced);
+  all_gather(call, reduced, gathered);
+}
+
+void C10dEngine::broadcast(const Call& call, const Piece& piece) {
+  if (size() == 1) return;
+  if (piece.bytes() == 0) return barrier(call);
+  std::vector<at::Tensor> tensors{packed({&piece, 1})};
+  c10d::BroadcastOptions options = with_timeout(c10d::BroadcastOptions());
+  options.rootRank = call.root();
+  run(call, [&] { backend_->broadcast(tensors, options)->wait(); });
+  unpack_all(tensors[0], {&piece, 1});
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options) {
+  return std::make_unique<C10dEngine>(std::move(backend), std::move(options));
+}
+
+}  // namespace tegula::comm

@@ -1,0 +1,23 @@
+// A group's calls over any c10d::Backend that moves bytes between CPU tensors: gloo, mpi. Engines
+// differ in dtypes, ops and per-rank sizes they know; this one asks them only to exchange bytes
+// (alltoall_base, _allgather_base, broadcast, send, recv, barrier) and reduces by itself, so that
+// results have the same bits as with the shm engine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tegula/comm/engine.h"
+
+namespace tegula::comm {
+
+struct C10dOptions {
+  std::string engine;  // its name, for users
+  std::string group;   // its name and ranks, for errors
+  std::chrono::milliseconds timeout{300'000};
+};
+
+// An error of the backend becomes a CommError; later calls throw it again at once.
+std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options);
+
+}  // namespace tegula::comm

@@ -1,0 +1,84 @@
+// What a rank asks of its group, in a form that the ranks compare: if two ranks' calls differ in
+// anything that must agree, their fingerprints differ.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tegula/placement/reduce_op.h"
+#include "tegula/spec/dtype.h"
+
+namespace tegula::comm {
+
+enum class Kind : std::uint8_t {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Scatter,
+  Gather,
+  Permute,
+  Barrier,
+  Send,
+  Recv,
+};
+
+std::string_view name_of(Kind kind);
+
+// A plain value that fits in shared memory. Lists longer than the room are cut for display but
+// count whole in the fingerprint.
+class Call {
+ public:
+  Call() = default;
+  explicit Call(Kind kind) : kind_(kind) {}
+  Call(Kind kind, DType dtype, std::span<const std::int64_t> shape);
+
+  Call& reduced_by(ReduceOp op);
+  Call& rooted_at(int rank);
+  Call& along(std::int64_t dim);
+  // What each rank contributes or receives, where all ranks know it.
+  Call& with_sizes(std::span<const std::int64_t> sizes);
+  // A send and the recv that awaits it have equal fingerprints.
+  Call& tagged(std::int64_t tag);
+  void number(std::uint64_t sequence) { sequence_ = sequence; }
+
+  Kind kind() const { return kind_; }
+  DType dtype() const { return dtype_; }
+  ReduceOp op() const { return op_; }
+  int root() const { return root_; }
+  int tag() const { return static_cast<int>(tag_); }
+  std::uint64_t sequence() const { return sequence_; }
+
+  // Over everything above; equal calls have equal fingerprints.
+  std::uint64_t fingerprint() const;
+
+  // all_reduce(f32[8, 16], sum), call 17
+  std::string to_string() const;
+
+ private:
+  static constexpr std::size_t kShown = 8;
+  struct List {
+    std::array<std::int64_t, kShown> values{};
+    std::uint32_t count = 0;
+    std::uint64_t hash = 0;
+    void assign(std::span<const std::int64_t> source);
+    std::string to_string() const;
+  };
+
+  std::uint64_t sequence_ = 0;
+  List shape_;
+  List sizes_;
+  std::int64_t dim_ = -1;
+  std::int64_t tag_ = -1;
+  std::int32_t root_ = -1;
+  Kind kind_ = Kind::Barrier;
+  DType dtype_ = DType::U8;
+  ReduceOp op_ = ReduceOp::Sum;
+  bool has_data_ = false;
+  bool has_op_ = false;
+};
+
+}  // namespace tegula::comm

@@ -1,0 +1,33 @@
+// The engines beyond shm. Each is one file that CMake picks; where it is not there, a file of the
+// same functions stands in whose make_ throws a UsageError that says what to install.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tegula/comm/engine.h"
+
+namespace tegula::comm {
+
+struct EngineOptions {
+  std::string group;                    // its name and ranks, for errors
+  int index = 0;                        // my place among the members
+  int size = 1;                         // how many members there are
+  std::vector<int> ranks;               // world ranks of the members
+  c10::intrusive_ptr<c10d::Store> store;  // the group's own; unused by mpi and fake
+  std::string rendezvous_host;            // empty: all members are on this host
+  std::chrono::milliseconds timeout{300'000};
+};
+
+// All members call the same one. CommError if they do not find each other.
+std::unique_ptr<Engine> make_gloo_engine(const EngineOptions& options);
+std::unique_ptr<Engine> make_mpi_engine(const EngineOptions& options);
+std::unique_ptr<Engine> make_nccl_engine(const EngineOptions& options);
+// Moves nothing: results have the right shapes and undefined values.
+std::unique_ptr<Engine> make_fake_engine();
+
+}  // namespace tegula::comm

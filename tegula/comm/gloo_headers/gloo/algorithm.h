@@ -1,0 +1,2 @@
+// Stands in for gloo's header, which the libtorch wheel does not ship.
+#pragma once

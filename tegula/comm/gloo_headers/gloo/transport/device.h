@@ -1,0 +1,6 @@
+// Stands in for gloo's header, which the libtorch wheel does not ship.
+#pragma once
+
+namespace gloo::transport {
+class Device;
+}

@@ -1,0 +1,137 @@
+// Ranks that talk: a group, and the collectives among its members.
+//
+//   Group tp = world.group({0, 1});
+//   at::Tensor sum = tp.all_reduce(partial, ReduceOp::Sum);
+//   Pending rows = tp.all_gather_later(shard, 0);      // overlaps with what follows
+//   ...
+//   at::Tensor whole = rows.wait();
+//
+// Every member makes the same calls on a group in the same order (sends and recvs aside); tensors
+// agree in dtype and, where nothing else is said, in shape. Tensors are on the CPU and need not be
+// contiguous; results are new and contiguous. "Rank" means a member's index in the group.
+//
+// Reductions run in the order of the ranks and give the same bits on all of them; f16 and bf16 are
+// reduced in f32. NaN wins min and max. bool counts as 0 and 1 and stays bool: sum is "any".
+//
+// Errors: UsageError if a call cannot be right on its own; nothing was sent then. CommError if ranks
+// disagree, one died or left, or one did not come before the timeout (five minutes unless set); with
+// the shm engine all members throw it, and each later call throws it again at once.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tegula/placement/reduce_op.h"
+
+namespace c10d {
+class Backend;
+}
+
+namespace tegula {
+
+namespace comm {
+struct GroupState;
+struct PendingState;
+}  // namespace comm
+
+// The result of a call that may be under way. Copies mean the same call. Dropping it does not end
+// the call.
+class Pending {
+ public:
+  // The result; undefined for a call that has none. Throws what the call met. May be repeated.
+  at::Tensor wait() const;
+  bool is_done() const;
+
+ private:
+  friend class Group;
+  explicit Pending(std::shared_ptr<comm::PendingState> state) : state_(std::move(state)) {}
+  std::shared_ptr<comm::PendingState> state_;
+};
+
+// A handle; copies mean the same group. It works as long as its world lives.
+class Group {
+ public:
+  const std::string& name() const;
+  // World ranks of the members, in the group's order.
+  const std::vector<int>& ranks() const;
+  int size() const;
+  // My place among the members.
+  int index() const;
+  // "shm", "gloo", "mpi", "nccl", "fake"
+  std::string engine() const;
+  // For code that speaks c10d; null for the fake engine.
+  c10::intrusive_ptr<c10d::Backend> backend() const;
+  void set_timeout(std::chrono::milliseconds timeout) const;
+  // Breaks the group: pending and later calls of all members throw `reason`.
+  void abort(const std::string& reason) const;
+
+  // Per-rank sizes along a dim; empty: all alike.
+  using Sizes = std::vector<std::int64_t>;
+
+  at::Tensor all_reduce(const at::Tensor& tensor, ReduceOp op) const;
+  // In place.
+  void all_reduce_(const at::Tensor& tensor, ReduceOp op) const;
+
+  // The members' tensors, joined along `dim` in the order of the ranks. `sizes[r]` is what rank r
+  // has along it.
+  at::Tensor all_gather(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes = {}) const;
+
+  // My part along `dim` of the reduction of all members' tensors. `sizes[r]` is what rank r gets;
+  // empty: equal parts.
+  at::Tensor reduce_scatter(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
+                            const Sizes& sizes = {}) const;
+
+  // Cuts the tensor along `split_dim`, gives part r to rank r, and joins what it gets from all along
+  // `join_dim`. `split_sizes[r]` is what rank r gets of split_dim; `join_sizes[r]` is what rank r
+  // brings along join_dim (if the dims are the same: what rank r sends me).
+  at::Tensor all_to_all(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
+                        const Sizes& split_sizes = {}, const Sizes& join_sizes = {}) const;
+
+  // The root's tensor; the others' say shape and dtype.
+  at::Tensor broadcast(const at::Tensor& tensor, int root) const;
+  void broadcast_(const at::Tensor& tensor, int root) const;
+
+  // Fills `part` with this rank's part along `dim` of the root's tensor; `whole` is looked at on the
+  // root only.
+  void scatter(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
+               const Sizes& sizes = {}) const;
+  // On the root the members' tensors, joined along `dim`; undefined elsewhere.
+  at::Tensor gather(const at::Tensor& tensor, std::int64_t dim, int root, const Sizes& sizes = {}) const;
+
+  // Rank r sends its tensor to rank `to[r]`, -1: to nobody. No two may send to one. Returns what
+  // came, of shape `shape` (empty: mine); undefined if nothing did.
+  at::Tensor permute(const at::Tensor& tensor, const std::vector<int>& to,
+                     const std::optional<std::vector<std::int64_t>>& shape = std::nullopt) const;
+
+  // Messages between two members arrive in order. A send may wait for its recv.
+  void send(const at::Tensor& tensor, int to, int tag = 0) const;
+  // Into `tensor`.
+  void recv(const at::Tensor& tensor, int from, int tag = 0) const;
+
+  void barrier() const;
+
+  // The same, without waiting: the tensors passed must stay as they are until the call is done.
+  Pending all_reduce_later(const at::Tensor& tensor, ReduceOp op) const;
+  Pending all_gather_later(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes = {}) const;
+  Pending reduce_scatter_later(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
+                               const Sizes& sizes = {}) const;
+  Pending all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
+                           const Sizes& split_sizes = {}, const Sizes& join_sizes = {}) const;
+  Pending broadcast_later(const at::Tensor& tensor, int root) const;
+  Pending send_later(const at::Tensor& tensor, int to, int tag = 0) const;
+  // Gives `tensor` when done.
+  Pending recv_later(const at::Tensor& tensor, int from, int tag = 0) const;
+  Pending barrier_later() const;
+
+  explicit Group(std::shared_ptr<comm::GroupState> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<comm::GroupState> state_;
+};
+
+}  // namespace tegula

@@ -1,0 +1,21 @@
+// What the handles of one group share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tegula/comm/buffers.h"
+#include "tegula/comm/engine.h"
+
+namespace tegula::comm {
+
+struct GroupState {
+  std::string name;
+  std::vector<int> ranks;
+  int index = 0;
+  std::shared_ptr<Buffers> buffers;
+  std::unique_ptr<Engine> engine;
+};
+
+}  // namespace tegula::comm

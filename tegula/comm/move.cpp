@@ -1,0 +1,329 @@
+// A slice of a contiguous tensor along a dim is one piece (runs at equal distances), so that no
+// collective along any dim needs a packed copy of its own. The order of the bytes within a piece is
+// that of the slice's elements, the same for sender and receiver.
+#include "tegula/comm/move.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+#include "tegula/base/error.h"
+#include "tegula/base/text.h"
+#include "tegula/comm/buffers.h"
+#include "tegula/comm/reduce.h"
+
+namespace tegula::comm {
+namespace {
+
+using Shape = c10::SmallVector<std::int64_t, 8>;
+
+DType dtype_of(const at::Tensor& tensor) { return static_cast<DType>(tensor.scalar_type()); }
+
+std::string text_of(const at::Tensor& tensor) {
+  return std::string(name_of(dtype_of(tensor))) + bracketed(tensor.sizes().vec());
+}
+
+std::span<const std::int64_t> span_of(const Shape& shape) { return {shape.data(), shape.size()}; }
+
+std::byte* memory_of(const at::Tensor& tensor) {
+  return tensor.is_meta() ? nullptr : static_cast<std::byte*>(tensor.data_ptr());
+}
+
+at::Tensor checked_input(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided ||
+      !(tensor.device().is_cpu() || tensor.is_meta())) {
+    throw UsageError("a collective needs a dense tensor on the CPU")
+        .fact("tensor", tensor.defined() ? tensor.toString() : "undefined")
+        .hint("move the tensor to the CPU, or call to_dense()");
+  }
+  size_of(dtype_of(tensor));  // throws for what has no distributed form
+  return tensor.is_contiguous() ? tensor : tensor.contiguous();
+}
+
+at::Tensor new_result(const Party& party, const at::Tensor& like, const Shape& shape) {
+  const at::IntArrayRef sizes(shape.data(), shape.size());
+  if (like.is_meta()) return at::empty(sizes, like.options());
+  return party.buffers.empty(sizes, like.scalar_type());
+}
+
+std::int64_t checked_dim(const at::Tensor& tensor, std::int64_t dim) {
+  const std::int64_t dims = tensor.dim();
+  if (dim < -dims || dim >= dims) {
+    throw UsageError("there is no dim " + std::to_string(dim) + " in a tensor of " +
+                     counted(dims, "dim", "dims"))
+        .fact("tensor", text_of(tensor))
+        .hint(dims == 0 ? "reshape it to [1] first" : "dims are 0 ... " + std::to_string(dims - 1));
+  }
+  return dim < 0 ? dim + dims : dim;
+}
+
+void check_rank(const Party& party, int rank, const char* what) {
+  if (rank >= 0 && rank < party.size) return;
+  throw UsageError(std::string(what) + " " + std::to_string(rank) + " is not in a group of " +
+                   counted(party.size, "rank", "ranks"))
+      .hint("ranks of a group are its members' indices, from 0");
+}
+
+// Given sizes, or equal parts of `total`.
+Shape parts_of(const Party& party, const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) {
+  const std::int64_t total = tensor.size(dim);
+  if (sizes.empty()) {
+    if (total % party.size != 0) {
+      throw UsageError("dim " + std::to_string(dim) + " does not divide into " +
+                       std::to_string(party.size) + " equal parts")
+          .fact("tensor", text_of(tensor))
+          .hint("say how much each rank gets (sizes)");
+    }
+    return Shape(static_cast<std::size_t>(party.size), total / party.size);
+  }
+  if (sizes.size() != static_cast<std::size_t>(party.size) ||
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) != total ||
+      *std::min_element(sizes.begin(), sizes.end()) < 0) {
+    throw UsageError("the sizes do not make up dim " + std::to_string(dim))
+        .fact("tensor", text_of(tensor))
+        .fact("sizes", bracketed(sizes))
+        .hint("give one size per rank; they add up to the dim");
+  }
+  return Shape(sizes.begin(), sizes.end());
+}
+
+// Given sizes, which say what each rank brings, or the same as mine from all.
+Shape brought_by_all(const Party& party, std::int64_t mine, const Sizes& sizes) {
+  if (sizes.empty()) return Shape(static_cast<std::size_t>(party.size), mine);
+  if (sizes.size() != static_cast<std::size_t>(party.size) ||
+      *std::min_element(sizes.begin(), sizes.end()) < 0) {
+    throw UsageError("the sizes do not fit the group")
+        .fact("sizes", bracketed(sizes))
+        .fact("ranks", std::to_string(party.size))
+        .hint("give one size per rank, none below zero");
+  }
+  const std::int64_t said = sizes[static_cast<std::size_t>(party.index)];
+  if (said != mine) {
+    throw UsageError("the sizes say that I bring " + std::to_string(said) + ", but I have " +
+                     std::to_string(mine))
+        .fact("sizes", bracketed(sizes))
+        .hint("sizes[my index] is the size of my tensor along the dim");
+  }
+  return Shape(sizes.begin(), sizes.end());
+}
+
+std::int64_t sum_of(const Shape& parts) {
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
+}
+
+// The slices of a contiguous tensor along `dim`, one after the other.
+void cut(const at::Tensor& tensor, std::int64_t dim, const Shape& parts, c10::SmallVector<Piece, 4>& pieces) {
+  const at::IntArrayRef sizes = tensor.sizes();
+  const std::int64_t outer = c10::multiply_integers(sizes.begin(), sizes.begin() + dim);
+  const std::int64_t inner = c10::multiply_integers(sizes.begin() + dim + 1, sizes.end()) *
+                             static_cast<std::int64_t>(tensor.itemsize());
+  std::byte* base = memory_of(tensor);
+  for (std::int64_t part : parts) {
+    pieces.push_back({base, part * inner, sizes[static_cast<std::size_t>(dim)] * inner, outer});
+    if (base != nullptr) base += part * inner;
+  }
+}
+
+Piece whole(const at::Tensor& tensor) {
+  return Piece::whole(memory_of(tensor), static_cast<std::int64_t>(tensor.nbytes()));
+}
+
+Shape shape_of(const at::Tensor& tensor) { return Shape(tensor.sizes().begin(), tensor.sizes().end()); }
+
+Shape with(Shape shape, std::int64_t dim, std::int64_t size) {
+  shape[static_cast<std::size_t>(dim)] = size;
+  return shape;
+}
+
+}  // namespace
+
+void Move::run(Engine& engine) const {
+  const std::span<const Piece> sent(from.data(), from.size());
+  const std::span<const Piece> received(to.data(), to.size());
+  switch (call.kind()) {
+    case Kind::AllReduce:
+      return engine.all_reduce(call, from[0].base, to[0].base, result.numel());
+    case Kind::AllGather: return engine.all_gather(call, from[0], received);
+    case Kind::ReduceScatter: return engine.reduce_scatter(call, sent, to[0]);
+    case Kind::AllToAll:
+    case Kind::Scatter:
+    case Kind::Gather:
+    case Kind::Permute: return engine.exchange(call, sent, received);
+    case Kind::Broadcast: return engine.broadcast(call, to[0]);
+    case Kind::Barrier: return engine.barrier(call);
+    case Kind::Send:
+    case Kind::Recv: break;
+  }
+  throw InternalError("a message is no collective");
+}
+
+Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
+  check_reducible(dtype_of(tensor), op);
+  Move move;
+  move.input = checked_input(tensor);
+  move.result = new_result(party, tensor, shape_of(tensor));
+  move.call = Call(Kind::AllReduce, dtype_of(tensor), span_of(shape_of(tensor))).reduced_by(op);
+  move.from.push_back(whole(move.input));
+  move.to.push_back(whole(move.result));
+  return move;
+}
+
+Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
+                     const Sizes& sizes) {
+  dim = checked_dim(tensor, dim);
+  const Shape parts = brought_by_all(party, tensor.size(dim), sizes);
+  Move move;
+  move.input = checked_input(tensor);
+  const Shape shape = with(shape_of(tensor), dim, sum_of(parts));
+  move.result = new_result(party, tensor, shape);
+  move.call = Call(Kind::AllGather, dtype_of(tensor), span_of(shape)).along(dim);
+  if (!sizes.empty()) move.call.with_sizes(sizes);
+  move.from.push_back(whole(move.input));
+  cut(move.result, dim, parts, move.to);
+  return move;
+}
+
+Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
+                         const Sizes& sizes) {
+  check_reducible(dtype_of(tensor), op);
+  dim = checked_dim(tensor, dim);
+  const Shape parts = parts_of(party, tensor, dim, sizes);
+  Move move;
+  move.input = checked_input(tensor);
+  move.result = new_result(party, tensor,
+                           with(shape_of(tensor), dim, parts[static_cast<std::size_t>(party.index)]));
+  move.call = Call(Kind::ReduceScatter, dtype_of(tensor), span_of(shape_of(tensor)));
+  move.call.along(dim).reduced_by(op);
+  if (!sizes.empty()) move.call.with_sizes(sizes);
+  cut(move.input, dim, parts, move.from);
+  move.to.push_back(whole(move.result));
+  return move;
+}
+
+Move all_to_all_move(const Party& party, const at::Tensor& tensor, std::int64_t split_dim,
+                     std::int64_t join_dim, const Sizes& split_sizes, const Sizes& join_sizes) {
+  split_dim = checked_dim(tensor, split_dim);
+  join_dim = checked_dim(tensor, join_dim);
+  const Shape parts = parts_of(party, tensor, split_dim, split_sizes);
+  const std::int64_t kept = parts[static_cast<std::size_t>(party.index)];
+  const std::int64_t brought = split_dim == join_dim ? kept : tensor.size(join_dim);
+  const Shape joined = brought_by_all(party, brought, join_sizes);
+  Move move;
+  move.input = checked_input(tensor);
+  Shape shape = with(shape_of(tensor), split_dim, kept);
+  shape[static_cast<std::size_t>(join_dim)] = sum_of(joined);
+  move.result = new_result(party, tensor, shape);
+  // Sizes along the two dims may differ from rank to rank; the engine compares them pair by pair.
+  const Shape common = with(with(shape_of(tensor), split_dim, -1), join_dim, -1);
+  move.call = Call(Kind::AllToAll, dtype_of(tensor), span_of(common));
+  move.call.along(split_dim).tagged(join_dim);
+  cut(move.input, split_dim, parts, move.from);
+  cut(move.result, join_dim, joined, move.to);
+  return move;
+}
+
+Move broadcast_move(const Party& party, const at::Tensor& tensor, int root) {
+  check_rank(party, root, "root");
+  Move move;
+  move.input = checked_input(tensor);
+  move.result = new_result(party, tensor, shape_of(tensor));
+  if (party.index == root && !tensor.is_meta()) move.result.copy_(move.input);
+  move.call = Call(Kind::Broadcast, dtype_of(tensor), span_of(shape_of(tensor))).rooted_at(root);
+  move.to.push_back(whole(move.result));
+  return move;
+}
+
+Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& whole_tensor,
+                  std::int64_t dim, int root, const Sizes& sizes) {
+  check_rank(party, root, "root");
+  dim = checked_dim(part, dim);
+  Move move;
+  move.result = checked_input(part);
+  move.from.resize(static_cast<std::size_t>(party.size));
+  move.to.resize(static_cast<std::size_t>(party.size));
+  move.to[static_cast<std::size_t>(root)] = whole(move.result);
+  if (party.index == root) {
+    move.input = checked_input(whole_tensor);
+    move.from.clear();
+    cut(move.input, dim, parts_of(party, whole_tensor, dim, sizes), move.from);
+  }
+  const Shape common = with(shape_of(part), dim, -1);
+  move.call = Call(Kind::Scatter, dtype_of(part), span_of(common)).along(dim).rooted_at(root);
+  return move;
+}
+
+Move gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, int root,
+                 const Sizes& sizes) {
+  check_rank(party, root, "root");
+  dim = checked_dim(tensor, dim);
+  const Shape parts = brought_by_all(party, tensor.size(dim), sizes);
+  Move move;
+  move.input = checked_input(tensor);
+  move.from.resize(static_cast<std::size_t>(party.size));
+  move.to.resize(static_cast<std::size_t>(party.size));
+  move.from[static_cast<std::size_t>(root)] = whole(move.input);
+  if (party.index == root) {
+    move.result = new_result(party, tensor, with(shape_of(tensor), dim, sum_of(parts)));
+    move.to.clear();
+    cut(move.result, dim, parts, move.to);
+  }
+  const Shape common = with(shape_of(tensor), dim, -1);
+  move.call = Call(Kind::Gather, dtype_of(tensor), span_of(common)).along(dim).rooted_at(root);
+  return move;
+}
+
+Move permute_move(const Party& party, const at::Tensor& tensor, const std::vector<int>& to,
+                  at::IntArrayRef shape) {
+  const auto n = static_cast<std::size_t>(party.size);
+  std::vector<int> sender(n, -1);
+  for (std::size_t rank = 0; rank < to.size() && to.size() == n; ++rank) {
+    if (to[rank] == -1) continue;
+    check_rank(party, to[rank], "destination");
+    int& from = sender[static_cast<std::size_t>(to[rank])];
+    if (from >= 0) {
+      throw UsageError("two ranks would send to rank " + std::to_string(to[rank]))
+          .hint("a permutation sends at most one tensor to a rank");
+    }
+    from = static_cast<int>(rank);
+  }
+  if (to.size() != n) {
+    throw UsageError("a permutation needs a destination for each rank")
+        .fact("destinations", std::to_string(to.size()))
+        .fact("ranks", std::to_string(n))
+        .hint("-1 sends to nobody");
+  }
+  Move move;
+  move.input = checked_input(tensor);
+  move.from.resize(n);
+  move.to.resize(n);
+  const int destination = to[static_cast<std::size_t>(party.index)];
+  if (destination >= 0) move.from[static_cast<std::size_t>(destination)] = whole(move.input);
+  const int source = sender[static_cast<std::size_t>(party.index)];
+  if (source >= 0) {
+    move.result = new_result(party, tensor, Shape(shape.begin(), shape.end()));
+    move.to[static_cast<std::size_t>(source)] = whole(move.result);
+  }
+  const Shape destinations(to.begin(), to.end());
+  move.call = Call(Kind::Permute, dtype_of(tensor), {}).with_sizes(span_of(destinations));
+  return move;
+}
+
+Move barrier_move() {
+  Move move;
+  move.call = Call(Kind::Barrier);
+  return move;
+}
+
+Move message_move(const Party& party, Kind kind, const at::Tensor& tensor, int peer, int tag) {
+  check_rank(party, peer, kind == Kind::Send ? "receiver" : "sender");
+  if (peer == party.index) {
+    throw UsageError("a rank cannot send to itself").hint("copy the tensor");
+  }
+  Move move;
+  move.input = checked_input(tensor);
+  move.call = Call(kind, dtype_of(tensor), span_of(shape_of(tensor))).tagged(tag);
+  move.from.push_back(whole(move.input));
+  return move;
+}
+
+}  // namespace tegula::comm

@@ -1,0 +1,57 @@
+// A collective ready to run: what to send from where, what to put where. Made from tensors and dims
+// in the caller's thread; run there or on the group's worker.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <vector>
+
+#include "tegula/comm/call.h"
+#include "tegula/comm/engine.h"
+#include "tegula/comm/piece.h"
+
+namespace tegula::comm {
+
+class Buffers;
+
+// `input` and `result` keep the memory of the pieces alive.
+struct Move {
+  Call call;
+  at::Tensor input;
+  at::Tensor result;
+  c10::SmallVector<Piece, 4> from;
+  c10::SmallVector<Piece, 4> to;
+
+  void run(Engine& engine) const;
+};
+
+// What a move needs to know of its group.
+struct Party {
+  int size;
+  int index;
+  Buffers& buffers;
+};
+
+using Sizes = std::vector<std::int64_t>;
+
+// Each checks its arguments (UsageError) and allocates the result; see Group for their meaning.
+Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op);
+Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes);
+Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
+                         const Sizes& sizes);
+Move all_to_all_move(const Party& party, const at::Tensor& tensor, std::int64_t split_dim,
+                     std::int64_t join_dim, const Sizes& split_sizes, const Sizes& join_sizes);
+Move broadcast_move(const Party& party, const at::Tensor& tensor, int root);
+Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& whole, std::int64_t dim,
+                  int root, const Sizes& sizes);
+Move gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, int root,
+                 const Sizes& sizes);
+Move permute_move(const Party& party, const at::Tensor& tensor, const std::vector<int>& to,
+                  at::IntArrayRef shape);
+Move barrier_move();
+
+// A message's tensor must be contiguous: it is read or written while the call is under way.
+Move message_move(const Party& party, Kind kind, const at::Tensor& tensor, int peer, int tag);
+
+}  // namespace tegula::comm

@@ -1,0 +1,226 @@
+// One loop per element type and op. Two contributions go through one pass; more are accumulated
+// block by block, so that the partial results stay in the first-level cache.
+#include "tegula/comm/reduce.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <algorithm>
+#include <complex>
+#include <string>
+#include <type_traits>
+
+#include "tegula/base/error.h"
+
+namespace tegula::comm {
+namespace {
+
+
+template <class T>
+constexpr bool kIsWhole = std::is_integral_v<T>;
+template <class T>
+constexpr bool kIsComplex = false;
+template <class T>
+constexpr bool kIsComplex<std::complex<T>> = true;
+
+// Wide enough that no product of two T is undefined.
+template <class T>
+using Wrapping = std::conditional_t<sizeof(T) < 4, std::uint32_t, std::make_unsigned_t<T>>;
+
+struct Sum {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (kIsWhole<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+
+struct Product {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (kIsWhole<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
+struct Min {
+  template <class T>
+  T operator()(T a, T b) const {
+    return b < a || b != b ? (a != a ? a : b) : a;
+  }
+};
+
+struct Max {
+  template <class T>
+  T operator()(T a, T b) const {
+    return b > a || b != b ? (a != a ? a : b) : a;
+  }
+};
+
+struct And {
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+// A source may be the destination, at the same index only: iterations are independent.
+template <class T, class Op>
+void combine_two(const T* a, const T* b, T* to, std::int64_t count, Op op) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) to[i] = op(a[i], b[i]);
+}
+
+template <class T, class Partial>
+void finish(const Partial* partial, T* to, std::int64_t count, std::int64_t divisor) {
+  if constexpr (!kIsWhole<Partial>) {
+    if (divisor > 1) {
+      using Real = decltype(std::real(Partial()));
+      const Real ranks = static_cast<Real>(divisor);
+      for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(partial[i] / ranks);
+      return;
+    }
+  }
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(partial[i]);
+}
+
+template <class T, class Partial, class Op>
+void combine_block(std::span<const void* const> from, std::int64_t begin, std::int64_t count, T* to,
+                   Op op, std::int64_t divisor) {
+  alignas(64) Partial partial[512];
+  const T* first = static_cast<const T*>(from[0]) + begin;
+  for (std::int64_t i = 0; i < count; ++i) partial[i] = static_cast<Partial>(first[i]);
+  for (const void* source : from.subspan(1)) {
+    const T* next = static_cast<const T*>(source) + begin;
+    for (std::int64_t i = 0; i < count; ++i) {
+      partial[i] = op(partial[i], static_cast<Partial>(next[i]));
+    }
+  }
+  finish<T>(partial, to + begin, count, divisor);
+}
+
+// `divisor` is 1 but for avg.
+template <class T, class Partial, class Op>
+void combine_all(std::span<const void* const> from, void* to, std::int64_t count, Op op,
+                 std::int64_t divisor = 1) {
+  if constexpr (std::is_same_v<T, Partial>) {
+    if (from.size() == 2 && divisor == 1) {
+      combine_two(static_cast<const T*>(from[0]), static_cast<const T*>(from[1]), static_cast<T*>(to),
+                  count, op);
+      return;
+    }
+  }
+  for (std::int64_t begin = 0; begin < count; begin += 512) {
+    combine_block<T, Partial>(from, begin, std::min<std::int64_t>(512, count - begin),
+                              static_cast<T*>(to), op, divisor);
+  }
+}
+
+[[noreturn]] void refuse(DType dtype, ReduceOp op) {
+  throw UsageError("cannot reduce " + std::string(name_of(dtype)) + " elements by " +
+                   std::string(name_of(op)))
+      .hint("bitwise ops need whole numbers or bools, min and max need an order, avg needs fractions");
+}
+
+template <class T, class Partial = T>
+void reduce_as(DType dtype, ReduceOp op, std::span<const void* const> from, void* to,
+               std::int64_t count) {
+  constexpr bool kHasBits = kIsWhole<T>;
+  constexpr bool kHasOrder = !kIsComplex<T>;
+  switch (op) {
+    case ReduceOp::Sum: return combine_all<T, Partial>(from, to, count, Sum());
+    case ReduceOp::Product: return combine_all<T, Partial>(from, to, count, Product());
+    case ReduceOp::Avg:
+      if constexpr (!kHasBits) {
+        return combine_all<T, Partial>(from, to, count, Sum(), static_cast<std::int64_t>(from.size()));
+      }
+      break;
+    case ReduceOp::Min:
+      if constexpr (kHasOrder) return combine_all<T, Partial>(from, to, count, Min());
+      break;
+    case ReduceOp::Max:
+      if constexpr (kHasOrder) return combine_all<T, Partial>(from, to, count, Max());
+      break;
+    case ReduceOp::Band:
+      if constexpr (kHasBits) return combine_all<T, Partial>(from, to, count, And());
+      break;
+    case ReduceOp::Bor:
+      if constexpr (kHasBits) return combine_all<T, Partial>(from, to, count, Or());
+      break;
+    case ReduceOp::Bxor:
+      if constexpr (kHasBits) return combine_all<T, Partial>(from, to, count, Xor());
+      break;
+  }
+  refuse(dtype, op);
+}
+
+void reduce_bools(ReduceOp op, std::span<const void* const> from, void* to, std::int64_t count) {
+  using U8 = std::uint8_t;
+  switch (op) {
+    case ReduceOp::Sum:
+    case ReduceOp::Max:
+    case ReduceOp::Bor: return combine_all<U8, U8>(from, to, count, Or());
+    case ReduceOp::Product:
+    case ReduceOp::Min:
+    case ReduceOp::Band: return combine_all<U8, U8>(from, to, count, And());
+    case ReduceOp::Bxor: return combine_all<U8, U8>(from, to, count, Xor());
+    case ReduceOp::Avg: break;
+  }
+  refuse(DType::Bool, op);
+}
+
+}  // namespace
+
+void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* to,
+             std::int64_t count) {
+  switch (dtype) {
+    case DType::Bool: return reduce_bools(op, from, to, count);
+    case DType::U8: return reduce_as<std::uint8_t>(dtype, op, from, to, count);
+    case DType::I8: return reduce_as<std::int8_t>(dtype, op, from, to, count);
+    case DType::I16: return reduce_as<std::int16_t>(dtype, op, from, to, count);
+    case DType::I32: return reduce_as<std::int32_t>(dtype, op, from, to, count);
+    case DType::I64: return reduce_as<std::int64_t>(dtype, op, from, to, count);
+    case DType::U16: return reduce_as<std::uint16_t>(dtype, op, from, to, count);
+    case DType::U32: return reduce_as<std::uint32_t>(dtype, op, from, to, count);
+    case DType::U64: return reduce_as<std::uint64_t>(dtype, op, from, to, count);
+    case DType::F16: return reduce_as<c10::Half, float>(dtype, op, from, to, count);
+    case DType::BF16: return reduce_as<c10::BFloat16, float>(dtype, op, from, to, count);
+    case DType::F32: return reduce_as<float>(dtype, op, from, to, count);
+    case DType::F64: return reduce_as<double>(dtype, op, from, to, count);
+    case DType::C64: return reduce_as<std::complex<float>>(dtype, op, from, to, count);
+    case DType::C128: return reduce_as<std::complex<double>>(dtype, op, from, to, count);
+    case DType::C32:
+    case DType::F8E5M2:
+    case DType::F8E4M3FN:
+    case DType::F8E5M2FNUZ:
+    case DType::F8E4M3FNUZ:
+    case DType::F8E8M0FNU: break;
+  }
+  throw UsageError("cannot reduce " + std::string(name_of(dtype)) + " elements")
+      .hint("convert the tensor to a type that torch computes with, such as f32");
+}
+
+void check_reducible(DType dtype, ReduceOp op) {
+  const void* const nothing[1] = {nullptr};
+  combine(dtype, op, nothing, nullptr, 0);
+}
+
+}  // namespace tegula::comm

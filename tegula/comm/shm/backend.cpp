@@ -1,0 +1,339 @@
+#include "tegula/comm/shm/backend.h"
+
+#include <ATen/ATen.h>
+
+#include "tegula/base/text.h"
+#include "tegula/comm/shm/postman.h"
+
+namespace tegula::shm {
+namespace {
+
+// A call under way, or done.
+class CallWork final : public c10d::Work {
+ public:
+  CallWork(c10d::OpType type, std::vector<at::Tensor> tensors)
+      : c10d::Work(-1, type),
+        tensors_(std::move(tensors)),
+        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+
+  void end(const std::exception_ptr& error) {
+    if (error) {
+      future_->setError(error);
+    } else {
+      future_->markCompleted(c10::IValue(tensors_));
+    }
+    finish(error);
+  }
+  std::vector<at::Tensor> result() override { return tensors_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+// Newer libtorch says in the options whether the caller waits at once.
+template <class Options>
+bool is_async(const Options& options) {
+  if constexpr (requires { options.asyncOp; }) {
+    return options.asyncOp;
+  } else {
+    return true;
+  }
+}
+
+ReduceOp reduce_op_of(const c10d::ReduceOp& op) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+    case c10d::ReduceOp::SUM: return ReduceOp::Sum;
+    case c10d::ReduceOp::AVG: return ReduceOp::Avg;
+    case c10d::ReduceOp::PRODUCT: return ReduceOp::Product;
+    case c10d::ReduceOp::MIN: return ReduceOp::Min;
+    case c10d::ReduceOp::MAX: return ReduceOp::Max;
+    case c10d::ReduceOp::BAND: return ReduceOp::Band;
+    case c10d::ReduceOp::BOR: return ReduceOp::Bor;
+    case c10d::ReduceOp::BXOR: return ReduceOp::Bxor;
+    case c10d::ReduceOp::PREMUL_SUM:
+    case c10d::ReduceOp::UNUSED: break;
+  }
+  throw UsageError("the shm engine has no such reduction").hint("scale the tensor, then sum");
+}
+
+void check_tensor(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu() || !tensor.is_contiguous() || tensor.layout() != at::kStrided) {
+    throw UsageError("the shm engine takes contiguous CPU tensors")
+        .fact("tensor", tensor.toString() + bracketed(tensor.sizes().vec()))
+        .hint("call contiguous(), or choose an engine for that device");
+  }
+}
+
+const at::Tensor& only(const std::vector<at::Tensor>& tensors) {
+  if (tensors.size() != 1) {
+    throw UsageError("the shm engine takes one tensor per call")
+        .fact("tensors", std::to_string(tensors.size()));
+  }
+  check_tensor(tensors[0]);
+  return tensors[0];
+}
+
+DType dtype_of(const at::Tensor& tensor) { return static_cast<DType>(tensor.scalar_type()); }
+
+std::span<const std::int64_t> shape_of(const at::Tensor& tensor) {
+  return {tensor.sizes().data(), tensor.sizes().size()};
+}
+
+std::byte* bytes_of(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(tensor.data_ptr());
+}
+
+Piece piece_of(const at::Tensor& tensor) {
+  check_tensor(tensor);
+  return Piece::whole(tensor.data_ptr(), static_cast<std::int64_t>(tensor.nbytes()));
+}
+
+std::vector<Piece> pieces_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<Piece> pieces;
+  for (const at::Tensor& tensor : tensors) pieces.push_back(piece_of(tensor));
+  return pieces;
+}
+
+std::vector<std::int64_t> numels_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::int64_t> sizes;
+  for (const at::Tensor& tensor : tensors) sizes.push_back(tensor.numel());
+  return sizes;
+}
+
+// Rows of dim 0 by the splits; equal ones if there are none.
+std::vector<Piece> split_rows(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int n) {
+  check_tensor(tensor);
+  const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const std::int64_t row = rows == 0 ? 0 : static_cast<std::int64_t>(tensor.nbytes()) / rows;
+  std::int64_t sum = 0;
+  for (std::int64_t split : splits) sum += split;
+  if (splits.empty() ? rows % n != 0 : (sum != rows || splits.size() != static_cast<std::size_t>(n))) {
+    throw UsageError("the splits do not cover dim 0")
+        .fact("tensor", bracketed(tensor.sizes().vec()))
+        .fact("splits", splits.empty() ? std::to_string(n) + " equal ones" : bracketed(splits));
+  }
+  std::vector<Piece> pieces;
+  std::byte* next = bytes_of(tensor);
+  for (int rank = 0; rank < n; ++rank) {
+    const std::int64_t bytes = (splits.empty() ? rows / n : splits[static_cast<std::size_t>(rank)]) * row;
+    pieces.push_back(Piece::whole(next, bytes));
+    next += bytes;
+  }
+  return pieces;
+}
+
+void check_same_bytes(const Piece& a, const Piece& b, const char* what) {
+  if (a.bytes() == b.bytes()) return;
+  throw UsageError(std::string("sizes of ") + what + " differ")
+      .fact("bytes", std::to_string(a.bytes()) + " and " + std::to_string(b.bytes()));
+}
+
+void check_count(std::size_t count, int n) {
+  if (count == static_cast<std::size_t>(n)) return;
+  throw UsageError("a list needs one tensor per rank")
+      .fact("tensors", std::to_string(count))
+      .fact("ranks", std::to_string(n));
+}
+
+}  // namespace
+
+Backend::Backend(std::shared_ptr<Board> board, ChannelOptions options)
+    : c10d::Backend(options.index, static_cast<int>(options.members.size())),
+      channel_(std::move(board), options),
+      postman_(std::make_unique<Postman>(channel_)) {}
+
+Backend::~Backend() {
+  if (!worker_.is_idle() || !postman_->is_idle()) {
+    channel_.abort(channel_.error_about("rank " + channel_.world_rank(channel_.index()) +
+                                        " ended the group while calls were pending")
+                       .hint("wait for asynchronous calls before the world goes"));
+  }
+}
+
+Backend::Work Backend::run(bool later, c10d::OpType type, std::vector<at::Tensor> kept, Body body) {
+  auto work = c10::make_intrusive<CallWork>(type, std::move(kept));
+  if (later) {
+    channel_.throw_if_broken();
+    worker_.queue([this, work, body = std::move(body)] {
+      std::exception_ptr error;
+      try {
+        body(channel_);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      work->end(error);
+    });
+  } else {
+    const std::unique_lock<std::mutex> lock = worker_.lock_when_idle();
+    body(channel_);
+    work->end(nullptr);
+  }
+  return work;
+}
+
+Backend::Work Backend::broadcast(std::vector<at::Tensor>& tensors,
+                                 const c10d::BroadcastOptions& options) {
+  const at::Tensor& tensor = only(tensors);
+  Call call(Kind::Broadcast, dtype_of(tensor), shape_of(tensor));
+  call.rooted_at(static_cast<int>(options.rootRank));
+  return run(is_async(options), c10d::OpType::BROADCAST, tensors,
+             [call, piece = piece_of(tensor)](Channel& channel) { shm::broadcast(channel, call, piece); });
+}
+
+Backend::Work Backend::allreduce(std::vector<at::Tensor>& tensors,
+                                 const c10d::AllreduceOptions& options) {
+  const at::Tensor& tensor = only(tensors);
+  Call call(Kind::AllReduce, dtype_of(tensor), shape_of(tensor));
+  call.reduced_by(reduce_op_of(options.reduceOp));
+  return run(is_async(options), c10d::OpType::ALLREDUCE, tensors,
+             [call, data = bytes_of(tensor), count = tensor.numel()](Channel& channel) {
+               shm::all_reduce(channel, call, data, data, count);
+             });
+}
+
+Backend::Work Backend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
+                                 std::vector<at::Tensor>& inputs,
+                                 const c10d::AllgatherOptions& options) {
+  const at::Tensor& input = only(inputs);
+  check_count(outputs.at(0).size(), getSize());
+  std::vector<Piece> to = pieces_of(outputs[0]);
+  check_same_bytes(piece_of(input), to[static_cast<std::size_t>(getRank())], "my input and output");
+  Call call(Kind::AllGather, dtype_of(input), {});
+  call.with_sizes(numels_of(outputs[0]));
+  std::vector<at::Tensor> kept = outputs[0];
+  kept.push_back(input);
+  return run(is_async(options), c10d::OpType::ALLGATHER, std::move(kept),
+             [call, from = piece_of(input), to](Channel& channel) {
+               shm::all_gather(channel, call, from, to);
+             });
+}
+
+Backend::Work Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                       const c10d::AllgatherOptions& options) {
+  const std::vector<Piece> to = split_rows(output.view(-1), {}, getSize());
+  check_same_bytes(piece_of(input), to[0], "my input and its place in the output");
+  const Call call(Kind::AllGather, dtype_of(input), shape_of(input));
+  return run(is_async(options), c10d::OpType::_ALLGATHER_BASE, {output, input},
+             [call, from = piece_of(input), to](Channel& channel) {
+               shm::all_gather(channel, call, from, to);
+             });
+}
+
+Backend::Work Backend::gather(std::vector<std::vector<at::Tensor>>& outputs,
+                              std::vector<at::Tensor>& inputs, const c10d::GatherOptions& options) {
+  const at::Tensor& input = only(inputs);
+  const auto root = static_cast<int>(options.rootRank);
+  std::vector<Piece> from(static_cast<std::size_t>(getSize())), to(from);
+  std::vector<at::Tensor> kept{input};
+  if (getRank() == root) {
+    check_count(outputs.at(0).size(), getSize());
+    to = pieces_of(outputs[0]);
+    kept.insert(kept.end(), outputs[0].begin(), outputs[0].end());
+  }
+  from[static_cast<std::size_t>(root)] = piece_of(input);
+  Call call(Kind::Gather, dtype_of(input), {});
+  call.rooted_at(root);
+  return run(is_async(options), c10d::OpType::GATHER, std::move(kept),
+             [call, from, to](Channel& channel) { shm::exchange(channel, call, from, to); });
+}
+
+Backend::Work Backend::scatter(std::vector<at::Tensor>& outputs,
+                               std::vector<std::vector<at::Tensor>>& inputs,
+                               const c10d::ScatterOptions& options) {
+  const at::Tensor& output = only(outputs);
+  const auto root = static_cast<int>(options.rootRank);
+  std::vector<Piece> from(static_cast<std::size_t>(getSize())), to(from);
+  std::vector<at::Tensor> kept{output};
+  if (getRank() == root) {
+    check_count(inputs.at(0).size(), getSize());
+    from = pieces_of(inputs[0]);
+    kept.insert(kept.end(), inputs[0].begin(), inputs[0].end());
+  }
+  to[static_cast<std::size_t>(root)] = piece_of(output);
+  Call call(Kind::Scatter, dtype_of(output), {});
+  call.rooted_at(root);
+  return run(is_async(options), c10d::OpType::SCATTER, std::move(kept),
+             [call, from, to](Channel& channel) { shm::exchange(channel, call, from, to); });
+}
+
+Backend::Work Backend::reduce_scatter(std::vector<at::Tensor>& outputs,
+                                      std::vector<std::vector<at::Tensor>>& inputs,
+                                      const c10d::ReduceScatterOptions& options) {
+  const at::Tensor& output = only(outputs);
+  check_count(inputs.at(0).size(), getSize());
+  std::vector<Piece> from = pieces_of(inputs[0]);
+  check_same_bytes(from[static_cast<std::size_t>(getRank())], piece_of(output), "my input and output");
+  Call call(Kind::ReduceScatter, dtype_of(output), {});
+  call.reduced_by(reduce_op_of(options.reduceOp)).with_sizes(numels_of(inputs[0]));
+  std::vector<at::Tensor> kept = inputs[0];
+  kept.push_back(output);
+  return run(is_async(options), c10d::OpType::REDUCE_SCATTER, std::move(kept),
+             [call, from, to = piece_of(output)](Channel& channel) {
+               shm::reduce_scatter(channel, call, from, to);
+             });
+}
+
+Backend::Work Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                            const c10d::ReduceScatterOptions& options) {
+  const std::vector<Piece> from = split_rows(input.view(-1), {}, getSize());
+  check_same_bytes(from[0], piece_of(output), "my part of the input and the output");
+  Call call(Kind::ReduceScatter, dtype_of(output), shape_of(output));
+  call.reduced_by(reduce_op_of(options.reduceOp));
+  return run(is_async(options), c10d::OpType::_REDUCE_SCATTER_BASE, {output, input},
+             [call, from, to = piece_of(output)](Channel& channel) {
+               shm::reduce_scatter(channel, call, from, to);
+             });
+}
+
+Backend::Work Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                     std::vector<std::int64_t>& output_splits,
+                                     std::vector<std::int64_t>& input_splits,
+                                     const c10d::AllToAllOptions& options) {
+  const std::vector<Piece> from = split_rows(input, input_splits, getSize());
+  const std::vector<Piece> to = split_rows(output, output_splits, getSize());
+  const Call call(Kind::AllToAll, dtype_of(input), {});
+  return run(is_async(options), c10d::OpType::ALLTOALL_BASE, {output, input},
+             [call, from, to](Channel& channel) { shm::exchange(channel, call, from, to); });
+}
+
+Backend::Work Backend::alltoall(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+                                const c10d::AllToAllOptions& options) {
+  check_count(outputs.size(), getSize());
+  check_count(inputs.size(), getSize());
+  std::vector<at::Tensor> kept = outputs;
+  kept.insert(kept.end(), inputs.begin(), inputs.end());
+  const Call call(Kind::AllToAll, dtype_of(inputs[0]), {});
+  return run(is_async(options), c10d::OpType::ALLTOALL, std::move(kept),
+             [call, from = pieces_of(inputs), to = pieces_of(outputs)](Channel& channel) {
+               shm::exchange(channel, call, from, to);
+             });
+}
+
+Backend::Work Backend::post(Kind kind, at::Tensor tensor, int peer, int tag) {
+  Letter letter;
+  letter.call = Call(kind, dtype_of(tensor), shape_of(tensor)).tagged(tag);
+  letter.peer = peer;
+  letter.piece = piece_of(tensor);
+  const auto type = kind == Kind::Send ? c10d::OpType::SEND : c10d::OpType::RECV;
+  auto work = c10::make_intrusive<CallWork>(type, std::vector<at::Tensor>{tensor});
+  letter.on_end = [work](const std::exception_ptr& error) { work->end(error); };
+  postman_->carry_later(std::move(letter));
+  return work;
+}
+
+Backend::Work Backend::send(std::vector<at::Tensor>& tensors, int to, int tag) {
+  return post(Kind::Send, only(tensors), to, tag);
+}
+
+Backend::Work Backend::recv(std::vector<at::Tensor>& tensors, int from, int tag) {
+  return post(Kind::Recv, only(tensors), from, tag);
+}
+
+Backend::Work Backend::barrier(const c10d::BarrierOptions& options) {
+  return run(is_async(options), c10d::OpType::BARRIER, {},
+             [](Channel& channel) { shm::barrier(channel, Call(Kind::Barrier)); });
+}
+
+}  // namespace tegula::shm

@@ -1,0 +1,319 @@
+// The area of a group of n: a header with the fault; a line per rank, alone in its cache lines; then
+// per rank and parity of the round a record of the call, 2n counts and a slot; then the envelopes.
+#include "tegula/comm/shm/channel.h"
+
+#include <algorithm>
+#include <new>
+
+#include "tegula/base/text.h"
+#include "tegula/comm/shm/outbox.h"
+
+namespace tegula::shm {
+
+struct ChannelHeader {
+  Fault fault;
+};
+
+// What the others poll. Fingerprint and extent sit beside the counter to arrive with it.
+struct alignas(128) Line {
+  std::atomic<std::uint32_t> posted;    // rounds
+  std::atomic<std::uint32_t> sleepers;  // who sleep on `posted`
+  std::atomic<std::uint32_t> reading;   // others' memory
+  std::uint32_t unused;
+  std::uint64_t fingerprint[2];
+  std::uint64_t extent[2];
+  alignas(64) std::atomic<std::uint32_t> bell;  // rung for mail
+  std::atomic<std::uint32_t> bell_sleepers;
+};
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Record {
+  Call call;
+  const void* shown;
+};
+
+constexpr std::size_t aligned(std::size_t bytes, std::size_t unit = 4096) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+struct Layout {
+  explicit Layout(std::size_t n)
+      : lines(aligned(sizeof(ChannelHeader))),
+        records(lines + aligned(n * sizeof(Line))),
+        counts(records + aligned(2 * n * sizeof(Record))),
+        slots(counts + aligned(2 * n * 2 * n * sizeof(std::int64_t))),
+        envelopes(slots + 2 * n * Channel::kSlotBytes),
+        bytes(envelopes + 2 * n * n * Envelope::stride(static_cast<int>(n))) {}
+  std::size_t lines, records, counts, slots, envelopes, bytes;
+};
+
+bool has_reached(std::uint32_t posted, std::uint32_t target) {
+  return static_cast<std::int32_t>(posted - target) >= 0;  // right across the wrap-around
+}
+
+std::string seconds(std::chrono::nanoseconds span) {
+  const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(span).count() / 100;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+}  // namespace
+
+Channel::Channel(std::shared_ptr<Board> board, ChannelOptions options)
+    : board_(std::move(board)),
+      options_(std::move(options)),
+      size_(static_cast<int>(options_.members.size())),
+      timeout_(options_.timeout.count()) {
+  attach();
+}
+
+Channel::~Channel() { board_->unmap(area_); }
+
+void Channel::attach() {
+  const Layout layout(static_cast<std::size_t>(size_));
+  area_ = find_area(layout.bytes);
+  header_ = reinterpret_cast<ChannelHeader*>(area_.memory);
+  lines_ = reinterpret_cast<Line*>(area_.memory + layout.lines);
+  records_ = area_.memory + layout.records;
+  counts_ = area_.memory + layout.counts;
+  slots_ = area_.memory + layout.slots;
+  envelopes_ = area_.memory + layout.envelopes;
+}
+
+// The first member allocates and writes the place on the board. If it cannot, it writes why.
+Area Channel::find_area(std::size_t bytes) {
+  const std::string key = "channel/" + options_.name;
+  if (index() == 0) {
+    try {
+      const Area area = board_->allocate(bytes);
+      board_->set(key, std::to_string(area.place));
+      return area;
+    } catch (const CommError& error) {
+      board_->set(key, std::string("!") + error.sentence());
+      throw;
+    }
+  }
+  const Clock::time_point start = Clock::now();
+  const Call call(Kind::Barrier);
+  while (true) {
+    const std::uint32_t seen = board_->version();
+    if (const std::optional<std::string> place = board_->get(key)) {
+      if (place->starts_with("!")) throw error_about(place->substr(1));
+      return board_->map(std::stoull(*place), bytes);
+    }
+    if (board_->fault().raised()) throw board_->fault().error();
+    const Presence presence = board_->presence(options_.members[0]);
+    if ((presence == Presence::Dead || presence == Presence::Left) && !board_->get(key)) {
+      throw error_about("rank " + world_rank(0) + " is gone and never made the group")
+          .hint("look at that rank's output");
+    }
+    if (Clock::now() - start > timeout()) {
+      throw error_about("rank " + world_rank(0) + " did not make the group within " +
+                        seconds(timeout()))
+          .hint("every rank of a group must make it and call its collectives");
+    }
+    board_->wait_for_change(seen, std::chrono::milliseconds(20));
+  }
+}
+
+std::string Channel::world_rank(int member) const {
+  return std::to_string(options_.world_ranks[static_cast<std::size_t>(member)]);
+}
+
+// --- rounds -----------------------------------------------------------------------------------
+
+void Channel::open(Call call, std::uint64_t extent) {
+  throw_if_broken();
+  call.number(calls_++);
+  call_ = call;
+  const std::size_t parity = round_ & 1U;
+  Line& line = lines_[index()];
+  line.fingerprint[parity] = call.fingerprint();
+  line.extent[parity] = extent;
+  reinterpret_cast<Record*>(records_)[static_cast<std::size_t>(index()) * 2 + parity].call = call;
+}
+
+std::byte* Channel::my_slot() { return const_cast<std::byte*>(slot_of(index())); }
+
+const std::byte* Channel::slot_of(int member) const {
+  return slots_ + (static_cast<std::size_t>(member) * 2 + (round_ & 1U)) * kSlotBytes;
+}
+
+std::int64_t* Channel::my_counts() { return const_cast<std::int64_t*>(counts_of(index())); }
+
+const std::int64_t* Channel::counts_of(int member) const {
+  const auto n = static_cast<std::size_t>(size_);
+  return reinterpret_cast<const std::int64_t*>(counts_) +
+         (static_cast<std::size_t>(member) * 2 + (round_ & 1U)) * 2 * n;
+}
+
+std::uint64_t Channel::extent_of(int member) const { return lines_[member].extent[round_ & 1U]; }
+
+void Channel::show(const void* address) {
+  reinterpret_cast<Record*>(records_)[static_cast<std::size_t>(index()) * 2 + (round_ & 1U)].shown =
+      address;
+}
+
+const void* Channel::shown_by(int member) const {
+  return reinterpret_cast<const Record*>(records_)[static_cast<std::size_t>(member) * 2 + (round_ & 1U)]
+      .shown;
+}
+
+void Channel::meet() {
+  Line& mine = lines_[index()];
+  mine.posted.exchange(round_ + 1);  // a full barrier: sleepers is read after it
+  if (mine.sleepers.load() != 0) futex_wake_all(mine.posted);
+  for (int member = 0; member < size_; ++member) {
+    if (member == index()) continue;
+    if (!has_reached(lines_[member].posted.load(std::memory_order_acquire), round_ + 1)) {
+      wait_for(member);
+    }
+  }
+}
+
+void Channel::wait_for(int member) {
+  const std::atomic<std::uint32_t>& posted = lines_[member].posted;
+  const std::uint32_t target = round_ + 1;
+  const auto is_absent = [&](int other) {
+    return other != index() && !has_reached(lines_[other].posted.load(std::memory_order_acquire), target);
+  };
+  Patience patience(this->patience());
+  Clock::time_point start{};
+  while (true) {
+    const std::uint32_t seen = posted.load(std::memory_order_acquire);
+    if (has_reached(seen, target)) return;
+    if (!patience.wait(posted, seen, lines_[member].sleepers)) continue;
+    if (start == Clock::time_point{}) start = Clock::now();
+    look_around(start, call_, is_absent);
+  }
+}
+
+void Channel::meet_and_check() {
+  meet();
+  check_fingerprints();
+}
+
+void Channel::check_fingerprints() {
+  const std::size_t parity = round_ & 1U;
+  const std::uint64_t first = lines_[0].fingerprint[parity];
+  for (int member = 1; member < size_; ++member) {
+    if (lines_[member].fingerprint[parity] == first) continue;
+    const auto* records = reinterpret_cast<const Record*>(records_);
+    const auto call_of = [&](int m) { return records[static_cast<std::size_t>(m) * 2 + parity].call; };
+    fail(CommError("ranks made different calls on one group")
+             .fact("group", options_.name)
+             .fact("rank " + world_rank(0), call_of(0).to_string())
+             .fact("rank " + world_rank(member), call_of(member).to_string())
+             .hint("all ranks of a group must make the same calls in the same order"));
+  }
+}
+
+Patience::Start Channel::patience() {
+  if (!knows_processors_) {
+    bool all_joined = true;
+    for (int rank = 0; rank < board_->ranks(); ++rank) {
+      if (board_->presence(rank) == Presence::NotYet) all_joined = false;
+    }
+    has_own_processor_ = board_->ranks() <= board_->processors();
+    knows_processors_ = all_joined;
+  }
+  return has_own_processor_ ? Patience::Start::Spinning : Patience::Start::Yielding;
+}
+
+// --- faults -----------------------------------------------------------------------------------
+
+bool Channel::is_broken() const { return header_->fault.raised() || board_->fault().raised(); }
+
+void Channel::throw_if_broken() const {
+  if (header_->fault.raised()) throw header_->fault.error();
+  if (board_->fault().raised()) throw board_->fault().error();
+}
+
+void Channel::abort(const CommError& error) {
+  header_->fault.raise(error);
+  wake_all();
+}
+
+void Channel::fail(const CommError& error) {
+  abort(error);
+  throw header_->fault.error();
+}
+
+void Channel::wake_all() {
+  for (int member = 0; member < size_; ++member) {
+    futex_wake_all(lines_[member].posted);
+    ring(member);
+  }
+}
+
+CommError Channel::error_about(const std::string& sentence) const {
+  std::vector<std::int64_t> ranks(options_.world_ranks.begin(), options_.world_ranks.end());
+  return CommError(sentence).fact("group", options_.name + ", ranks " + bracketed(ranks));
+}
+
+void Channel::look_around(Clock::time_point start, const Call& call,
+                          const std::function<bool(int)>& is_absent) {
+  throw_if_broken();
+  std::vector<int> absent;
+  for (int member = 0; member < size_; ++member) {
+    if (!is_absent(member)) continue;
+    const Presence presence = board_->presence(options_.members[static_cast<std::size_t>(member)]);
+    const bool is_gone = presence == Presence::Dead || presence == Presence::Left;
+    if (is_gone && is_absent(member)) {  // asked again: it may have done its part and left since
+      throw_about_absent(call, {member}, presence == Presence::Dead ? "died" : "left",
+                         "look at that rank's output; the others cannot go on without it");
+    }
+    absent.push_back(member);
+  }
+  if (!absent.empty() && Clock::now() - start > timeout()) {
+    throw_about_absent(call, absent, "did not come within " + seconds(timeout()),
+                       "they may be stuck, stopped or busy; a longer timeout can be set");
+  }
+}
+
+void Channel::throw_about_absent(const Call& call, const std::vector<int>& absent,
+                                 const std::string& what, const std::string& hint) {
+  std::vector<std::int64_t> ranks;
+  for (int member : absent) ranks.push_back(options_.world_ranks[static_cast<std::size_t>(member)]);
+  fail(error_about((ranks.size() == 1 ? "rank " : "ranks ") + join(ranks) + " " + what)
+           .fact("call", call.to_string() + ", of rank " + world_rank(index()))
+           .fact("absent", bracketed(ranks))
+           .hint(hint));
+}
+
+// --- memory that members show each other ------------------------------------------------------
+
+void Channel::begin_reading() {
+  lines_[index()].reading.exchange(1);
+  if (!is_broken()) return;
+  end_reading();
+  throw_if_broken();
+}
+
+void Channel::end_reading() { lines_[index()].reading.store(0, std::memory_order_release); }
+
+void Channel::wait_for_readers() {
+  for (int member = 0; member < size_; ++member) {
+    while (member != index() && lines_[member].reading.load() != 0) sched_yield();
+  }
+}
+
+// --- mail -------------------------------------------------------------------------------------
+
+Envelope& Channel::envelope(int from, int to, std::uint64_t part) const {
+  const std::size_t pair = static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) +
+                           static_cast<std::size_t>(to);
+  return *reinterpret_cast<Envelope*>(envelopes_ + (pair * 2 + (part & 1U)) * Envelope::stride(size_));
+}
+
+std::atomic<std::uint32_t>& Channel::bell(int member) { return lines_[member].bell; }
+std::atomic<std::uint32_t>& Channel::bell_sleepers(int member) { return lines_[member].bell_sleepers; }
+
+void Channel::ring(int member) {
+  lines_[member].bell.fetch_add(1);
+  if (lines_[member].bell_sleepers.load() != 0) futex_wake_all(lines_[member].bell);
+}
+
+}  // namespace tegula::shm

@@ -1,0 +1,140 @@
+// A group's shared memory and the one protocol that its collectives are made of: rounds.
+//
+// In a round every rank writes what the others shall see into its slot, posts, waits until all have
+// posted, and reads the others' slots. A rank has two slots, used in turn across all calls: when all
+// have posted round k, nobody reads a slot of round k - 1 any more, so round k + 1 may overwrite it.
+// One post and one wait per round is all the synchronisation there is.
+//
+// The first round of a call carries its fingerprint. A mismatch, a rank that died or left, and a
+// wait that exceeds the timeout become the group's fault, which every rank throws, at once and in
+// all later calls.
+//
+// One thread of a rank at a time, but for the parts on faults and mail.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tegula/comm/shm/board.h"
+#include "tegula/comm/call.h"
+#include "tegula/comm/shm/patience.h"
+
+namespace tegula::shm {
+
+using comm::Call;
+using comm::Kind;
+
+struct ChannelHeader;
+struct Line;
+struct Envelope;
+
+struct ChannelOptions {
+  std::string name;
+  std::vector<int> members;      // ranks on the board, in the group's order
+  std::vector<int> world_ranks;  // the same as users know them
+  int index = 0;                 // my place in the lists
+  std::chrono::milliseconds timeout{300'000};
+};
+
+class Channel {
+ public:
+  // Every member makes the channel with the same options (but index); the first member's call
+  // allocates, the others wait for it. CommError after the timeout, or if a member died.
+  Channel(std::shared_ptr<Board> board, ChannelOptions options);
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  int size() const { return size_; }
+  int index() const { return options_.index; }
+  const std::string& name() const { return options_.name; }
+  std::string world_rank(int member) const;
+  std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_.load()); }
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout.count()); }
+  // Members are threads: they can read each other's memory.
+  bool members_share_memory() const { return board_->is_for_threads(); }
+
+  // --- rounds ---
+  static constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
+  // Starts a call: numbers it, puts its fingerprint and `extent` (a number of the caller's own,
+  // which need not agree) beside the slot of the coming round.
+  void open(Call call, std::uint64_t extent);
+  std::byte* my_slot();
+  const std::byte* slot_of(int member) const;
+  // 2 * size() numbers of mine that the others can read in this round.
+  std::int64_t* my_counts();
+  const std::int64_t* counts_of(int member) const;
+  std::uint64_t extent_of(int member) const;
+  // A pointer into my memory for members that share it.
+  void show(const void* address);
+  const void* shown_by(int member) const;
+
+  // Posts this round and waits for all.
+  void meet();
+  // As meet(), then compares fingerprints.
+  void meet_and_check();
+  // Ends the round: slots of the next one may be written.
+  void advance() { ++round_; }
+
+  // --- faults ---
+  bool is_broken() const;
+  void throw_if_broken() const;
+  // Makes `error` the group's fault unless it has one; throws the fault.
+  [[noreturn]] void fail(const CommError& error);
+  // Ends all calls of all members with this fault.
+  void abort(const CommError& error);
+  CommError error_about(const std::string& sentence) const;
+  // Throws if a fault is raised, if one of the members is gone, or if the wait since `start` is too
+  // long. `is_absent(member)` says whom we wait for.
+  void look_around(std::chrono::steady_clock::time_point start, const Call& call,
+                   const std::function<bool(int)>& is_absent);
+
+  // Reading peers' memory between these two is safe even if a peer fails meanwhile: it does not
+  // return from its call before. begin_reading() throws if the group broke.
+  void begin_reading();
+  void end_reading();
+  // Waits until no peer reads my memory; after a failure in a call that showed it.
+  void wait_for_readers();
+
+  // --- mail ---
+  // The envelope of part `part` of what `from` sends to `to`.
+  Envelope& envelope(int from, int to, std::uint64_t part) const;
+  std::atomic<std::uint32_t>& bell(int member);
+  std::atomic<std::uint32_t>& bell_sleepers(int member);
+  void ring(int member);
+  Patience::Start patience();
+
+ private:
+  void attach();
+  Area find_area(std::size_t bytes);
+  void wait_for(int member);
+  void check_fingerprints();
+  void wake_all();
+  [[noreturn]] void throw_about_absent(const Call& call, const std::vector<int>& absent,
+                                       const std::string& what, const std::string& hint);
+
+  std::shared_ptr<Board> board_;
+  ChannelOptions options_;
+  int size_;
+  Area area_;
+  ChannelHeader* header_ = nullptr;
+  Line* lines_ = nullptr;
+  std::byte* records_ = nullptr;
+  std::byte* counts_ = nullptr;
+  std::byte* slots_ = nullptr;
+  std::byte* envelopes_ = nullptr;
+  std::uint32_t round_ = 0;
+  std::uint64_t calls_ = 0;
+  Call call_;
+  std::atomic<std::int64_t> timeout_;  // milliseconds
+  std::atomic<bool> knows_processors_ = false;
+  std::atomic<bool> has_own_processor_ = false;
+};
+
+}  // namespace tegula::shm

@@ -1,0 +1,422 @@
+// Every collective is a loop over rounds: stage a window of what others need, meet, take a window of
+// what they staged. Members that share memory show their pieces instead, copy from each other, and
+// meet once more before anybody may touch its memory again.
+#include "tegula/comm/shm/collectives.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tegula/comm/reduce.h"
+
+namespace tegula::shm {
+
+using comm::check_reducible;
+using comm::combine;
+
+namespace {
+
+using Bytes = std::int64_t;
+using Sources = c10::SmallVector<const void*, 8>;
+
+constexpr Bytes kSlot = static_cast<Bytes>(Channel::kSlotBytes);
+// Below this a round through the slots is cheaper than two meetings.
+constexpr Bytes kWorthShowing = 16 << 10;
+// Up to this size every rank reduces the whole tensor by itself.
+constexpr Bytes kReducedTogether = 32 << 10;
+constexpr Bytes kLine = 64;
+
+Bytes round_up(Bytes bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+// Room in a slot for each of `parts` destinations.
+Bytes window_for(int parts) { return kSlot / std::max(parts, 1) / kLine * kLine; }
+
+// Where in the slot of `from` the part for `to` stands: its own part takes no room.
+Bytes part_of(int from, int to, Bytes window) { return (to < from ? to : to - 1) * window; }
+
+void meet(Channel& channel, Bytes begin) {
+  if (begin == 0) {
+    channel.meet_and_check();
+  } else {
+    channel.meet();
+  }
+}
+
+template <class Visit>
+void for_each_peer(const Channel& channel, Visit visit) {
+  for (int step = 1; step < channel.size(); ++step) {
+    visit((channel.index() + step) % channel.size());
+  }
+}
+
+// In a call where members read each other's memory: nobody leaves it, not even by an error, while
+// another one may still read.
+class Exhibition {
+ public:
+  explicit Exhibition(Channel& channel) : channel_(channel) {}
+  ~Exhibition() {
+    if (!closed_) channel_.wait_for_readers();
+  }
+  Exhibition(const Exhibition&) = delete;
+  Exhibition& operator=(const Exhibition&) = delete;
+
+  template <class Read>
+  void read(Read read) {
+    channel_.begin_reading();
+    read();
+    channel_.end_reading();
+    channel_.advance();
+  }
+  void close() {
+    channel_.meet();
+    channel_.advance();
+    closed_ = true;
+  }
+
+ private:
+  Channel& channel_;
+  bool closed_ = false;
+};
+
+// --- all-reduce -------------------------------------------------------------------------------
+
+// Everybody stages everything and reduces everything: one round per slot.
+void reduce_together(Channel& channel, const Call& call, const std::byte* from, std::byte* to,
+                     Bytes bytes) {
+  channel.open(call, 0);
+  Bytes begin = 0;
+  do {
+    const Bytes length = std::min(kSlot, bytes - begin);
+    std::memcpy(channel.my_slot(), from + begin, static_cast<std::size_t>(length));
+    meet(channel, begin);
+    Sources sources;
+    for (int member = 0; member < channel.size(); ++member) {
+      sources.push_back(member == channel.index() ? from + begin : channel.slot_of(member));
+    }
+    combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to + begin,
+            length / size_of(call.dtype()));
+    channel.advance();
+    begin += length;
+  } while (begin < bytes);
+}
+
+// Each rank reduces its chunk of every block, then all gather the chunks: two rounds per block.
+void reduce_in_chunks(Channel& channel, const Call& call, const std::byte* from, std::byte* to,
+                      Bytes bytes) {
+  const int n = channel.size();
+  const int me = channel.index();
+  const Bytes chunk = std::min(window_for(n - 1), round_up((bytes + n - 1) / n));
+  channel.open(call, 0);
+  for (Bytes block = 0; block < bytes; block += n * chunk) {
+    const auto start = [&](int rank) { return std::min(block + rank * chunk, bytes); };
+    const auto length = [&](int rank) { return start(rank + 1) - start(rank); };
+    for_each_peer(channel, [&](int peer) {
+      std::memcpy(channel.my_slot() + part_of(me, peer, chunk), from + start(peer),
+                  static_cast<std::size_t>(length(peer)));
+    });
+    meet(channel, block);
+    Sources sources;
+    for (int rank = 0; rank < n; ++rank) {
+      sources.push_back(rank == me ? from + start(me)
+                                   : channel.slot_of(rank) + part_of(rank, me, chunk));
+    }
+    combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to + start(me),
+            length(me) / size_of(call.dtype()));
+    channel.advance();
+
+    std::memcpy(channel.my_slot(), to + start(me), static_cast<std::size_t>(length(me)));
+    channel.meet();
+    for_each_peer(channel, [&](int peer) {
+      std::memcpy(to + start(peer), channel.slot_of(peer), static_cast<std::size_t>(length(peer)));
+    });
+    channel.advance();
+  }
+}
+
+struct ShownTensor {
+  const std::byte* from;
+  const std::byte* to;
+};
+
+// As reduce_in_chunks, in one block and without slots. A rank writes only its own chunk while others
+// read its contribution to theirs, so `from` may be `to`.
+void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std::byte* to,
+                  Bytes bytes) {
+  const int n = channel.size();
+  const Bytes chunk = round_up((bytes + n - 1) / n);
+  const auto start = [&](int rank) { return std::min(rank * chunk, bytes); };
+  const auto length = [&](int rank) { return start(rank + 1) - start(rank); };
+  const ShownTensor mine{from, to};
+  channel.open(call, 0);
+  channel.show(&mine);
+  Exhibition exhibition(channel);
+  channel.meet_and_check();
+  c10::SmallVector<ShownTensor, 8> shown;
+  exhibition.read([&] {
+    Sources sources;
+    for (int rank = 0; rank < n; ++rank) {
+      shown.push_back(*static_cast<const ShownTensor*>(channel.shown_by(rank)));
+      sources.push_back(shown.back().from + start(channel.index()));
+    }
+    combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to + start(channel.index()),
+            length(channel.index()) / size_of(call.dtype()));
+  });
+  channel.meet();
+  exhibition.read([&] {
+    for_each_peer(channel, [&](int peer) {
+      std::memcpy(to + start(peer), shown[static_cast<std::size_t>(peer)].to + start(peer),
+                  static_cast<std::size_t>(length(peer)));
+    });
+  });
+  exhibition.close();
+}
+
+// --- reduce-scatter ---------------------------------------------------------------------------
+
+// Flat memory with bytes [begin, end) of a piece: its own if it is contiguous, else a packed copy.
+class Flat {
+ public:
+  const void* of(const Piece& piece, Bytes begin, Bytes end) {
+    if (piece.is_contiguous()) return piece.base + begin;
+    if (!room_) room_.reset(new std::byte[static_cast<std::size_t>(end - begin)]);
+    pack(piece, begin, end, room_.get());
+    return room_.get();
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> room_;  // of the first range asked for, which is the longest
+};
+
+void reduce_scatter_staged(Channel& channel, const Call& call, std::span<const Piece> from,
+                           const Piece& to, Bytes longest) {
+  const int n = channel.size();
+  const int me = channel.index();
+  const Bytes window = window_for(n - 1);
+  Flat own;
+  channel.open(call, 0);
+  Bytes begin = 0;
+  do {
+    for_each_peer(channel, [&](int peer) {
+      pack(from[static_cast<std::size_t>(peer)], begin, begin + window,
+           channel.my_slot() + part_of(me, peer, window));
+    });
+    meet(channel, begin);
+    const Bytes end = std::min(begin + window, to.bytes());
+    if (begin < end) {
+      Sources sources;
+      for (int rank = 0; rank < n; ++rank) {
+        sources.push_back(rank == me ? own.of(from[static_cast<std::size_t>(me)], begin, end)
+                                     : channel.slot_of(rank) + part_of(rank, me, window));
+      }
+      combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to.base + begin,
+              (end - begin) / size_of(call.dtype()));
+    }
+    channel.advance();
+    begin += window;
+  } while (begin < longest);
+}
+
+void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Piece> from,
+                          const Piece& to) {
+  const auto n = static_cast<std::size_t>(channel.size());
+  channel.open(call, 0);
+  channel.show(from.data());
+  Exhibition exhibition(channel);
+  channel.meet_and_check();
+  exhibition.read([&] {
+    std::vector<Flat> flat(n);
+    for (Bytes begin = 0; begin < to.bytes(); begin += kSlot) {
+      const Bytes end = std::min(begin + kSlot, to.bytes());
+      Sources sources;
+      for (std::size_t rank = 0; rank < n; ++rank) {
+        const auto* pieces = static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank)));
+        sources.push_back(flat[rank].of(pieces[channel.index()], begin, end));
+      }
+      combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to.base + begin,
+              (end - begin) / size_of(call.dtype()));
+    }
+  });
+  exhibition.close();
+}
+
+// --- exchange ---------------------------------------------------------------------------------
+
+void tell_counts(Channel& channel, std::span<const Piece> from, std::span<const Piece> to) {
+  std::int64_t* counts = channel.my_counts();
+  for (const Piece& piece : from) *counts++ = piece.bytes();
+  for (const Piece& piece : to) *counts++ = piece.bytes();
+}
+
+// All members compare all pairs, so that all come to the same verdict.
+void check_counts(Channel& channel, const Call& call) {
+  const int n = channel.size();
+  for (int sender = 0; sender < n; ++sender) {
+    const std::int64_t* sent = channel.counts_of(sender);
+    for (int receiver = 0; receiver < n; ++receiver) {
+      const std::int64_t awaited = channel.counts_of(receiver)[n + sender];
+      if (sent[receiver] == awaited) continue;
+      channel.fail(channel.error_about("ranks disagree on how much one sends to the other")
+                       .fact("call", call.to_string())
+                       .fact("rank " + channel.world_rank(sender),
+                             "sends " + std::to_string(sent[receiver]) + " bytes to rank " +
+                                 channel.world_rank(receiver))
+                       .fact("rank " + channel.world_rank(receiver),
+                             "awaits " + std::to_string(awaited) + " bytes from rank " +
+                                 channel.world_rank(sender))
+                       .hint("sizes of what is sent and what is received must match pair by pair"));
+    }
+  }
+}
+
+void stage_for_peers(Channel& channel, std::span<const Piece> from, Bytes begin, Bytes window) {
+  for_each_peer(channel, [&](int peer) {
+    pack(from[static_cast<std::size_t>(peer)], begin, begin + window,
+         channel.my_slot() + part_of(channel.index(), peer, window));
+  });
+}
+
+void take_from_peers(Channel& channel, std::span<const Piece> from, std::span<const Piece> to,
+                     Bytes begin, Bytes window) {
+  const auto me = static_cast<std::size_t>(channel.index());
+  copy(from[me], to[me], begin, begin + window);
+  for_each_peer(channel, [&](int peer) {
+    unpack(channel.slot_of(peer) + part_of(peer, channel.index(), window),
+           to[static_cast<std::size_t>(peer)], begin, begin + window);
+  });
+  channel.advance();
+}
+
+Bytes longest_of(std::span<const Piece> pieces) {
+  Bytes longest = 0;
+  for (const Piece& piece : pieces) longest = std::max(longest, piece.bytes());
+  return longest;
+}
+
+}  // namespace
+
+void all_reduce(Channel& channel, const Call& call, const std::byte* from, std::byte* to,
+                std::int64_t count) {
+  const Bytes bytes = count * size_of(call.dtype());
+  if (channel.size() == 1) {
+    check_reducible(call.dtype(), call.op());
+    if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return;
+  }
+  check_reducible(call.dtype(), call.op());
+  if (channel.members_share_memory() && bytes > kWorthShowing) {
+    reduce_shown(channel, call, from, to, bytes);
+  } else if (channel.size() == 2 || bytes <= kReducedTogether) {
+    reduce_together(channel, call, from, to, bytes);
+  } else {
+    reduce_in_chunks(channel, call, from, to, bytes);
+  }
+}
+
+void all_gather(Channel& channel, const Call& call, const Piece& from, std::span<const Piece> to) {
+  const auto me = static_cast<std::size_t>(channel.index());
+  if (channel.size() == 1) return copy(from, to[0]);
+  const Bytes longest = longest_of(to);
+  channel.open(call, 0);
+  if (channel.members_share_memory() && longest > kWorthShowing) {
+    channel.show(&from);
+    Exhibition exhibition(channel);
+    channel.meet_and_check();
+    exhibition.read([&] {
+      for (std::size_t rank = 0; rank < to.size(); ++rank) {
+        copy(*static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank))), to[rank]);
+      }
+    });
+    return exhibition.close();
+  }
+  Bytes begin = 0;
+  do {
+    pack(from, begin, begin + kSlot, channel.my_slot());
+    meet(channel, begin);
+    copy(from, to[me], begin, begin + kSlot);
+    for_each_peer(channel, [&](int peer) {
+      unpack(channel.slot_of(peer), to[static_cast<std::size_t>(peer)], begin, begin + kSlot);
+    });
+    channel.advance();
+    begin += kSlot;
+  } while (begin < longest);
+}
+
+void reduce_scatter(Channel& channel, const Call& call, std::span<const Piece> from, const Piece& to) {
+  check_reducible(call.dtype(), call.op());
+  if (channel.size() == 1) return copy(from[0], to);
+  const Bytes longest = longest_of(from);
+  if (channel.members_share_memory() && longest > kWorthShowing) {
+    reduce_scatter_shown(channel, call, from, to);
+  } else {
+    reduce_scatter_staged(channel, call, from, to, longest);
+  }
+}
+
+void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
+              std::span<const Piece> to) {
+  if (channel.size() == 1) return copy(from[0], to[0]);
+  const Bytes window = window_for(channel.size() - 1);
+  const bool may_show = channel.members_share_memory();
+  Bytes longest = longest_of(from);
+  channel.open(call, static_cast<std::uint64_t>(longest));
+  channel.show(from.data());
+  tell_counts(channel, from, to);
+  // Whether all go through the slots is known after the meeting; if all do, mine is staged.
+  if (!may_show || longest <= kWorthShowing) stage_for_peers(channel, from, 0, window);
+  Exhibition exhibition(channel);
+  channel.meet_and_check();
+  check_counts(channel, call);
+  for (int member = 0; member < channel.size(); ++member) {
+    longest = std::max(longest, static_cast<Bytes>(channel.extent_of(member)));
+  }
+  if (may_show && longest > kWorthShowing) {
+    exhibition.read([&] {
+      for (std::size_t rank = 0; rank < to.size(); ++rank) {
+        const auto* shown = static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank)));
+        copy(shown[channel.index()], to[rank]);
+      }
+    });
+    return exhibition.close();
+  }
+  take_from_peers(channel, from, to, 0, window);
+  for (Bytes begin = window; begin < longest; begin += window) {
+    stage_for_peers(channel, from, begin, window);
+    channel.meet();
+    take_from_peers(channel, from, to, begin, window);
+  }
+}
+
+void broadcast(Channel& channel, const Call& call, const Piece& piece) {
+  if (channel.size() == 1) return;
+  const bool is_root = channel.index() == call.root();
+  channel.open(call, 0);
+  if (channel.members_share_memory() && piece.bytes() > kWorthShowing) {
+    channel.show(&piece);
+    Exhibition exhibition(channel);
+    channel.meet_and_check();
+    exhibition.read([&] {
+      if (!is_root) copy(*static_cast<const Piece*>(channel.shown_by(call.root())), piece);
+    });
+    return exhibition.close();
+  }
+  Bytes begin = 0;
+  do {
+    if (is_root) pack(piece, begin, begin + kSlot, channel.my_slot());
+    meet(channel, begin);
+    if (!is_root) unpack(channel.slot_of(call.root()), piece, begin, begin + kSlot);
+    channel.advance();
+    begin += kSlot;
+  } while (begin < piece.bytes());
+}
+
+void barrier(Channel& channel, const Call& call) {
+  channel.open(call, 0);
+  channel.meet_and_check();
+  channel.advance();
+}
+
+}  // namespace tegula::shm

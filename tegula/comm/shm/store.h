@@ -1,0 +1,37 @@
+// A board's table of keys as a c10d::Store, by which other engines' groups find each other on one
+// host without a server.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tegula/comm/shm/board.h"
+
+namespace tegula::shm {
+
+class BoardStore final : public c10d::Store {
+ public:
+  // Keys are kept apart from others' by the prefix.
+  BoardStore(std::shared_ptr<Board> board, std::string prefix);
+
+  c10::intrusive_ptr<c10d::Store> clone() override;
+  void set(const std::string& key, const std::vector<uint8_t>& value) override;
+  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
+                                  const std::vector<uint8_t>& desired) override;
+  std::vector<uint8_t> get(const std::string& key) override;
+  int64_t add(const std::string& key, int64_t value) override;
+  bool deleteKey(const std::string& key) override;
+  bool check(const std::vector<std::string>& keys) override;
+  int64_t getNumKeys() override;
+  void wait(const std::vector<std::string>& keys) override;
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
+
+ private:
+  std::shared_ptr<Board> board_;
+  std::string prefix_;
+};
+
+}  // namespace tegula::shm

@@ -1,0 +1,55 @@
+#include "tegula/comm/worker.h"
+
+#include <utility>
+
+namespace tegula::comm {
+
+Worker::~Worker() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::queue(Task task) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    tasks_.push_back(std::move(task));
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  changed_.notify_all();
+}
+
+bool Worker::is_idle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return tasks_.empty() && !is_running_;
+}
+
+std::unique_lock<std::mutex> Worker::lock_when_idle() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!tasks_.empty() || is_running_) {
+    changed_.wait(lock, [this] { return tasks_.empty() && !is_running_; });
+  }
+  return lock;
+}
+
+void Worker::run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return !tasks_.empty() || is_ending_; });
+    if (tasks_.empty()) return;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    is_running_ = true;
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+    is_running_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace tegula::comm

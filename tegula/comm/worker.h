@@ -1,0 +1,38 @@
+// One thread that runs a group's asynchronous calls in order, started when first needed.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace tegula::comm {
+
+class Worker {
+ public:
+  using Task = std::function<void()>;  // does not throw
+
+  Worker() = default;
+  // Runs what is queued, then ends.
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void queue(Task task);
+  bool is_idle();
+  // Waits until nothing is queued or running. While the lock is held, nothing starts.
+  std::unique_lock<std::mutex> lock_when_idle();
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool is_running_ = false;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tegula::comm

@@ -1,0 +1,353 @@
+#include "tegula/comm/world.h"
+
+#include <ATen/Parallel.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "tegula/base/error.h"
+#include "tegula/base/text.h"
+#include "tegula/comm/engines.h"
+#include "tegula/comm/environment.h"
+#include "tegula/comm/group_state.h"
+#include "tegula/comm/shm/engine.h"
+#include "tegula/comm/shm/meeting.h"
+#include "tegula/comm/shm/store.h"
+
+namespace tegula {
+
+namespace comm {
+
+struct WorldState {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  std::string backend;
+  std::chrono::milliseconds timeout{300'000};
+  std::shared_ptr<shm::Board> board;              // null: imagined
+  std::vector<int> board_ranks;                   // of each rank on this host's board; -1: elsewhere
+  c10::intrusive_ptr<c10d::Store> store;          // of all hosts; null: one host
+  std::string rendezvous_host;
+  std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
+
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<GroupState>> groups;
+
+  ~WorldState() {
+    groups.clear();
+    if (board) board->leave(local_rank);
+  }
+};
+
+namespace {
+
+constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
+
+std::vector<std::int64_t> widened(const std::vector<int>& ranks) { return {ranks.begin(), ranks.end()}; }
+
+std::vector<int> counted_up(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+  return ranks;
+}
+
+void check_ranks(const WorldState& world, const std::vector<int>& ranks) {
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError("cannot make a group: " + why)
+        .fact("ranks", bracketed(widened(ranks)))
+        .fact("world", counted(world.size, "rank", "ranks") + ", I am rank " + std::to_string(world.rank))
+        .hint("list each member once; only members may make the group");
+  };
+  std::set<int> seen;
+  for (int rank : ranks) {
+    if (rank < 0 || rank >= world.size) refuse("there is no rank " + std::to_string(rank));
+    if (!seen.insert(rank).second) refuse("rank " + std::to_string(rank) + " is there twice");
+  }
+  if (!seen.contains(world.rank)) refuse("this rank is not in it");
+}
+
+bool are_on_this_host(const WorldState& world, const std::vector<int>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+    return world.board_ranks[static_cast<std::size_t>(rank)] >= 0;
+  });
+}
+
+std::string chosen_backend(const WorldState& world, const std::vector<int>& ranks,
+                           const GroupOptions& options) {
+  if (world.board == nullptr) return "fake";
+  if (!options.backend.empty()) return options.backend;
+  if (!world.backend.empty()) return world.backend;
+  return are_on_this_host(world, ranks) ? "shm" : "gloo";
+}
+
+std::unique_ptr<Engine> new_shm_engine(const WorldState& world, const std::string& key,
+                                       const std::vector<int>& ranks, int index,
+                                       std::chrono::milliseconds timeout) {
+  if (!are_on_this_host(world, ranks)) {
+    throw UsageError("the shm engine serves ranks of one host")
+        .fact("ranks", bracketed(widened(ranks)))
+        .hint("choose gloo or mpi for groups across hosts");
+  }
+  shm::ChannelOptions options;
+  options.name = key;
+  options.world_ranks = ranks;
+  for (int rank : ranks) options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
+  options.index = index;
+  options.timeout = timeout;
+  return shm::make_engine(world.board, options);
+}
+
+c10::intrusive_ptr<c10d::Store> store_for(const WorldState& world, const std::string& key) {
+  if (world.store) return c10::make_intrusive<c10d::PrefixStore>("group/" + key, world.store);
+  return c10::make_intrusive<shm::BoardStore>(world.board, "store/" + key + "/");
+}
+
+std::unique_ptr<Engine> new_engine(const WorldState& world, const std::string& backend,
+                                   const std::string& key, const std::vector<int>& ranks, int index,
+                                   std::chrono::milliseconds timeout) {
+  if (backend == "fake") return make_fake_engine();
+  if (backend == "shm") return new_shm_engine(world, key, ranks, index, timeout);
+  EngineOptions options;
+  options.group = key;
+  options.index = index;
+  options.size = static_cast<int>(ranks.size());
+  options.ranks = ranks;
+  options.timeout = timeout;
+  if (!are_on_this_host(world, ranks)) options.rendezvous_host = world.rendezvous_host;
+  if (backend == "mpi") return make_mpi_engine(options);
+  options.store = store_for(world, key);
+  if (backend == "gloo") return make_gloo_engine(options);
+  if (backend == "nccl") return make_nccl_engine(options);
+  throw UsageError("there is no backend " + tegula::quoted(backend)).hint("choose shm, gloo, mpi or nccl");
+}
+
+// --- worlds of several hosts ------------------------------------------------------------------
+
+c10::intrusive_ptr<c10d::Store> connect_store(const Place& place, std::chrono::milliseconds timeout) {
+  if (place.store_host.empty() || place.store_port == 0) {
+    throw UsageError("ranks on several hosts need a place to find each other")
+        .fact("launcher", place.launcher)
+        .hint("set MASTER_ADDR and MASTER_PORT to a host and a free port of rank 0");
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(place.store_port);
+  options.isServer = place.rank == 0 && !place.launcher_has_store;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  options.useLibUV = false;  // not in every libtorch
+  if (options.isServer) options.masterListenFd = place.store_descriptor;
+  return c10::make_intrusive<c10d::TCPStore>(place.store_host, options);
+}
+
+// Two processes with the same text can share memory by way of meet_on_host.
+std::string host_identity() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  char space[256] = {};
+  if (readlink("/proc/self/ns/net", space, sizeof(space) - 1) < 0) space[0] = '\0';
+  return std::string(name) + " " + space;
+}
+
+std::vector<int> ranks_on_hosts(const WorldState& world) {
+  const std::string mine = host_identity();
+  world.store->set("host/" + std::to_string(world.rank), mine + "#" + std::to_string(world.local_rank));
+  std::vector<int> places;
+  for (int rank = 0; rank < world.size; ++rank) {
+    const std::string text = world.store->get_to_str("host/" + std::to_string(rank));
+    const std::size_t mark = text.rfind('#');
+    places.push_back(text.substr(0, mark) == mine ? std::stoi(text.substr(mark + 1)) : -1);
+  }
+  return places;
+}
+
+// A process may make several worlds of one job; they must not mix up their meetings.
+int next_world_number() {
+  static std::atomic<int> made = 0;
+  return made++;
+}
+
+}  // namespace
+}  // namespace comm
+
+using comm::WorldState;
+
+World World::from_env(const WorldOptions& options) {
+  const comm::Place place = comm::place_in_environment();
+  auto state = std::make_shared<WorldState>();
+  state->rank = place.rank;
+  state->size = place.size;
+  state->local_rank = place.local_rank;
+  state->local_size = place.local_size;
+  state->backend = options.backend.empty() ? place.backend : options.backend;
+  state->timeout = options.timeout.value_or(place.timeout.value_or(comm::kDefaultTimeout));
+  const std::string world_name = "world " + std::to_string(comm::next_world_number());
+  if (place.size == 1) {
+    state->board = shm::Board::for_threads(1);
+    state->board->join(0);
+  } else {
+    state->board = shm::meet_on_host(place.job + "|" + world_name, place.local_rank, place.local_size,
+                                     state->timeout);
+  }
+  if (place.local_size < place.size) {
+    state->store = c10::make_intrusive<c10d::PrefixStore>(world_name,
+                                                         comm::connect_store(place, state->timeout));
+    state->rendezvous_host = place.store_host;
+    state->board_ranks = comm::ranks_on_hosts(*state);
+  } else {
+    state->board_ranks = comm::counted_up(place.size);
+  }
+  return World(state);
+}
+
+World World::alone() {
+  auto state = std::make_shared<WorldState>();
+  state->board = shm::Board::for_threads(1);
+  state->board->join(0);
+  state->board_ranks = {0};
+  return World(state);
+}
+
+World World::fake(int size, int rank) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    throw UsageError("there is no rank " + std::to_string(rank) + " in a world of " + std::to_string(size))
+        .hint("ranks are 0 ... size - 1");
+  }
+  auto state = std::make_shared<WorldState>();
+  state->size = state->local_size = size;
+  state->rank = state->local_rank = rank;
+  return World(state);
+}
+
+int World::rank() const { return state_->rank; }
+int World::size() const { return state_->size; }
+int World::local_rank() const { return state_->local_rank; }
+int World::local_size() const { return state_->local_size; }
+std::chrono::milliseconds World::timeout() const { return state_->timeout; }
+const std::string& World::backend() const { return state_->backend; }
+
+Group World::group() const { return group(comm::counted_up(size()), {"world", "", std::nullopt}); }
+
+Group World::group(const std::vector<int>& ranks, const GroupOptions& options) const {
+  comm::check_ranks(*state_, ranks);
+  const std::string backend = comm::chosen_backend(*state_, ranks, options);
+  const std::string name = options.name.empty() ? "unnamed" : options.name;
+  const std::string key = name + " " + bracketed(comm::widened(ranks)) + " over " + backend;
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  std::shared_ptr<comm::GroupState>& group = state_->groups[key];
+  if (!group) {
+    auto made = std::make_shared<comm::GroupState>();
+    made->name = name;
+    made->ranks = ranks;
+    made->index = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+    made->buffers = state_->buffers;
+    made->engine = comm::new_engine(*state_, backend, key, ranks, made->index,
+                                    options.timeout.value_or(state_->timeout));
+    group = made;
+  }
+  return Group(group);
+}
+
+void World::abort(const std::string& reason) const {
+  const CommError error = CommError(reason).fact("by", "rank " + std::to_string(rank()));
+  if (state_->board) state_->board->fault().raise(error);
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  for (const auto& [key, group] : state_->groups) {
+    if (group) group->engine->abort(error);
+  }
+}
+
+// --- ranks as threads -------------------------------------------------------------------------
+
+namespace {
+
+// Throws what `failure` holds, with the rank that met it.
+template <class Family>
+[[noreturn]] void throw_of_rank(const Family& error, int rank) {
+  throw Family(error).fact("rank", std::to_string(rank));
+}
+
+[[noreturn]] void rethrow_of_rank(const std::exception_ptr& failure, int rank) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const UsageError& error) {
+    throw_of_rank(error, rank);
+  } catch (const CommError& error) {
+    throw_of_rank(error, rank);
+  } catch (const InternalError& error) {
+    throw_of_rank(error, rank);
+  } catch (const std::exception& error) {
+    std::throw_with_nested(std::runtime_error("rank " + std::to_string(rank) + ": " + error.what()));
+  }
+}
+
+std::string sentence_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.sentence();
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  } catch (...) {
+    return "something that is no exception was thrown";
+  }
+}
+
+World thread_world(const std::shared_ptr<shm::Board>& board, int rank, const WorldOptions& options) {
+  auto state = std::make_shared<WorldState>();
+  state->rank = state->local_rank = rank;
+  state->size = state->local_size = board->ranks();
+  state->backend = options.backend;
+  state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
+  board->join(rank);
+  state->board = board;
+  state->board_ranks = comm::counted_up(board->ranks());
+  return World(state);
+}
+
+}  // namespace
+
+void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOptions& options) {
+  if (ranks < 1) throw UsageError("cannot run " + std::to_string(ranks) + " ranks").hint("one or more");
+  const std::shared_ptr<shm::Board> board = shm::Board::for_threads(ranks);
+  std::mutex mutex;
+  std::exception_ptr failure;
+  int failed_rank = -1;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      at::set_num_threads(1);
+      std::optional<World> world;
+      try {
+        world = thread_world(board, rank, options);
+        body(*world);
+      } catch (...) {
+        {
+          const std::lock_guard<std::mutex> lock(mutex);
+          if (!failure) {
+            failure = std::current_exception();
+            failed_rank = rank;
+          }
+        }
+        const std::string sentence = sentence_of(std::current_exception());
+        const std::string reason = "rank " + std::to_string(rank) + " failed: " + sentence;
+        if (world) world->abort(reason);
+        board->fault().raise(CommError(reason));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure) rethrow_of_rank(failure, failed_rank);
+}
+
+}  // namespace tegula

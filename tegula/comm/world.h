@@ -1,0 +1,80 @@
+// The ranks of a job and the groups among them.
+//
+//   int main() {
+//     tegula::World world = tegula::World::from_env();      // tegula run -n 4 ./prog
+//     at::Tensor sum = world.group().all_reduce(x, tegula::ReduceOp::Sum);
+//   }
+//
+//   tegula::run_ranks(4, [](tegula::World& world) { ... });   // ranks as threads, for tests
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tegula/comm/group.h"
+
+namespace tegula {
+
+namespace comm {
+struct WorldState;
+}
+
+struct WorldOptions {
+  // "shm", "gloo", "mpi", "nccl"; empty: what the launcher said, else shm for groups on one host and
+  // gloo for the others.
+  std::string backend;
+  // How long a rank waits for another; empty: what the launcher said, else five minutes.
+  std::optional<std::chrono::milliseconds> timeout;
+};
+
+struct GroupOptions {
+  std::string name;     // for errors; groups of other names are other groups
+  std::string backend;  // empty: the world's
+  std::optional<std::chrono::milliseconds> timeout;
+};
+
+// A handle; copies mean the same world. When the last one goes, this rank leaves: ranks that still
+// wait for it throw. A process can hold several worlds.
+class World {
+ public:
+  // This process's place as the launcher says it (environment.h); alone if there is none. All ranks
+  // of the job call it, and as often. CommError if they do not find each other before the timeout.
+  static World from_env(const WorldOptions& options = {});
+  static World alone();
+  // One rank of an imagined world of any size: shapes only, nothing is sent.
+  static World fake(int size, int rank = 0);
+
+  int rank() const;
+  int size() const;
+  // Among the ranks of this host.
+  int local_rank() const;
+  int local_size() const;
+  std::chrono::milliseconds timeout() const;
+  // The backend of groups that ask for none; empty: by where their ranks are.
+  const std::string& backend() const;
+
+  // All ranks.
+  Group group() const;
+  // These ranks, in this order; mine among them. Made at the first call and kept: only its members
+  // take part in that, when each first calls it. UsageError for ranks that repeat or do not exist.
+  Group group(const std::vector<int>& ranks, const GroupOptions& options = {}) const;
+
+  // Breaks all groups of this world on this host: calls of all ranks throw `reason`.
+  void abort(const std::string& reason) const;
+
+  explicit World(std::shared_ptr<comm::WorldState> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<comm::WorldState> state_;
+};
+
+// Runs `body` as `ranks` ranks, each on a thread of its own with one torch thread, and waits for all.
+// If one throws, the calls of the others end with an error, and what it threw is thrown here: an
+// Error with the fact "rank", anything else as a std::runtime_error that names the rank.
+void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOptions& options = {});
+
+}  // namespace tegula

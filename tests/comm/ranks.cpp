@@ -1,0 +1,134 @@
+#include "tests/comm/ranks.h"
+
+#include <ATen/Parallel.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+#include <thread>
+
+namespace tegula {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Child {
+  pid_t id;
+  int errors;  // the reading end of a pipe
+};
+
+void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+[[noreturn]] void be_rank(int rank, int ranks, const std::string& job, int errors, const RankBody& body,
+                          const WorldOptions& options) {
+  set("TEGULA_RANK", std::to_string(rank));
+  set("TEGULA_WORLD_SIZE", std::to_string(ranks));
+  set("TEGULA_LOCAL_RANK", std::to_string(rank));
+  set("TEGULA_LOCAL_WORLD_SIZE", std::to_string(ranks));
+  set("TEGULA_JOB", job);
+  at::set_num_threads(1);
+  int code = 0;
+  try {
+    World world = World::from_env(options);
+    body(world);
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    code = write(errors, text.data(), text.size()) >= 0 ? 1 : 2;
+  }
+  _exit(code);
+}
+
+std::string read_all(int descriptor) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count; (count = read(descriptor, buffer, sizeof(buffer))) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(count));
+  }
+  close(descriptor);
+  return text;
+}
+
+RankEnd end_of(const Child& child, Clock::time_point start, Clock::time_point deadline) {
+  RankEnd end;
+  int status = 0;
+  while (waitpid(child.id, &status, WNOHANG) == 0) {
+    if (Clock::now() > deadline) {
+      kill(child.id, SIGKILL);
+      waitpid(child.id, &status, 0);
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  end.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
+  end.error = read_all(child.errors);
+  return end;
+}
+
+void throw_first_failure(const std::vector<RankEnd>& ends) {
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    if (ends[rank].exit_code == 0) continue;
+    throw std::runtime_error("rank " + std::to_string(rank) + " ended with code " +
+                             std::to_string(ends[rank].exit_code) + ", signal " +
+                             std::to_string(ends[rank].signal) + ": " + ends[rank].error);
+  }
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& stream, Way way) {
+  switch (way) {
+    case Way::Threads: return stream << "ShmThreads";
+    case Way::Processes: return stream << "ShmProcesses";
+    case Way::GlooThreads: return stream << "GlooThreads";
+    case Way::GlooProcesses: return stream << "GlooProcesses";
+    case Way::Mpi: return stream << "Mpi";
+  }
+  return stream;
+}
+
+std::vector<RankEnd> run_processes(int ranks, const RankBody& body, const WorldOptions& options,
+                                   double limit) {
+  const Clock::time_point start = Clock::now();
+  const std::string job = std::to_string(getpid()) + "-" + std::to_string(start.time_since_epoch().count());
+  std::vector<Child> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+    const pid_t id = fork();
+    if (id == 0) {
+      close(ends[0]);
+      be_rank(rank, ranks, job, ends[1], body, options);
+    }
+    close(ends[1]);
+    children.push_back({id, ends[0]});
+  }
+  const auto deadline = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit));
+  std::vector<RankEnd> results;
+  for (const Child& child : children) results.push_back(end_of(child, start, deadline));
+  return results;
+}
+
+void run_in(Way way, int ranks, const RankBody& body) {
+  WorldOptions options;
+  switch (way) {
+    case Way::Threads: return run_ranks(ranks, body);
+    case Way::Processes: return throw_first_failure(run_processes(ranks, body));
+    case Way::GlooThreads: options.backend = "gloo"; return run_ranks(ranks, body, options);
+    case Way::GlooProcesses:
+      options.backend = "gloo";
+      return throw_first_failure(run_processes(ranks, body, options));
+    case Way::Mpi: break;
+  }
+  throw std::runtime_error("mpi ranks are started by mpirun");
+}
+
+void require(bool condition, const std::string& text) {
+  if (!condition) throw std::runtime_error(text);
+}
+
+}  // namespace tegula

@@ -1,0 +1,363 @@
+#include "tests/comm/suite.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstring>
+#include <numeric>
+#include <sstream>
+
+#include "tegula/base/error.h"
+
+namespace tegula {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+const std::vector<at::ScalarType> kDtypes = {
+    at::kBool,  at::kByte,   at::kChar,   at::kShort, at::kInt,  at::kLong,          at::kUInt16,       at::kUInt32,
+    at::kUInt64, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
+
+bool is_whole(at::ScalarType dtype) { return at::isIntegralType(dtype, /*includeBool=*/false); }
+
+// Small whole numbers, so that every dtype holds them and their sums exactly; every rank can make
+// every other rank's.
+at::Tensor values(const Shape& shape, at::ScalarType dtype, int rank) {
+  const std::int64_t count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  at::Tensor numbers = (at::arange(count, at::kLong) * 7 + rank * 3).remainder(5).reshape(shape);
+  if (dtype == at::kBool) return numbers > 1;
+  if (at::isComplexType(dtype)) return at::complex(numbers.to(at::kDouble), (numbers - 1).to(at::kDouble)).to(dtype);
+  return numbers.to(dtype);
+}
+
+// The same on every rank that makes it.
+at::Tensor random(const Shape& shape, int rank) {
+  return at::randn(shape, at::detail::createCPUGenerator(static_cast<std::uint64_t>(rank)));
+}
+
+void check_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what) {
+  if (got.scalar_type() == want.scalar_type() && got.sizes() == want.sizes() &&
+      std::memcmp(got.contiguous().data_ptr(), want.contiguous().data_ptr(), want.nbytes()) == 0) {
+    return;
+  }
+  std::ostringstream text;
+  text << what << ": got " << got.toString() << got.sizes() << ", want " << want.toString() << want.sizes();
+  if (got.numel() <= 64) text << "\n" << got.to(at::kComplexDouble) << "\n" << want.to(at::kComplexDouble);
+  throw std::runtime_error(text.str());
+}
+
+at::Tensor combined(ReduceOp op, const at::Tensor& a, const at::Tensor& b) {
+  switch (op) {
+    case ReduceOp::Sum:
+    case ReduceOp::Avg: return a + b;
+    case ReduceOp::Product: return a * b;
+    case ReduceOp::Min: return at::minimum(a, b);
+    case ReduceOp::Max: return at::maximum(a, b);
+    case ReduceOp::Band: return at::bitwise_and(a, b);
+    case ReduceOp::Bor: return at::bitwise_or(a, b);
+    case ReduceOp::Bxor: return at::bitwise_xor(a, b);
+  }
+  return {};
+}
+
+// What one process computes: in i64, f32 or the dtype itself, in the order of the ranks.
+at::Tensor plain_reduction(ReduceOp op, const std::vector<at::Tensor>& tensors) {
+  const at::ScalarType dtype = tensors[0].scalar_type();
+  at::ScalarType wide = dtype;
+  if (is_whole(dtype) || dtype == at::kBool) wide = at::kLong;
+  if (dtype == at::kHalf || dtype == at::kBFloat16) wide = at::kFloat;
+  at::Tensor result = tensors[0].to(wide).clone();
+  for (std::size_t rank = 1; rank < tensors.size(); ++rank) result = combined(op, result, tensors[rank].to(wide));
+  const at::Tensor parts = at::isComplexType(wide) ? at::view_as_real(result) : result;
+  if (op == ReduceOp::Avg) parts.div_(static_cast<double>(tensors.size()));
+  return dtype == at::kBool ? result != 0 : result.to(dtype);
+}
+
+bool is_defined_for(ReduceOp op, at::ScalarType dtype) {
+  const bool is_bitwise = op == ReduceOp::Band || op == ReduceOp::Bor || op == ReduceOp::Bxor;
+  if (is_bitwise) return is_whole(dtype) || dtype == at::kBool;
+  if (op == ReduceOp::Avg) return !is_whole(dtype) && dtype != at::kBool;
+  return !(at::isComplexType(dtype) && (op == ReduceOp::Min || op == ReduceOp::Max));
+}
+
+template <class Make>
+std::vector<at::Tensor> of_all_ranks(const World& world, Make make) {
+  std::vector<at::Tensor> tensors;
+  for (int rank = 0; rank < world.size(); ++rank) tensors.push_back(make(rank));
+  return tensors;
+}
+
+// Uneven, with an empty one when there are three ranks or more.
+Shape uneven(int ranks) {
+  Shape sizes;
+  for (int rank = 0; rank < ranks; ++rank) sizes.push_back(rank == 1 && ranks > 2 ? 0 : rank + 1);
+  return sizes;
+}
+
+std::int64_t sum_of(const Shape& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
+
+std::int64_t offset_of(const Shape& sizes, int rank) {
+  return std::accumulate(sizes.begin(), sizes.begin() + rank, std::int64_t{0});
+}
+
+void all_reduce_in_every_dtype_and_op(World& world) {
+  const Group group = world.group();
+  for (at::ScalarType dtype : kDtypes) {
+    for (ReduceOp op : kReduceOps) {
+      const auto all = of_all_ranks(world, [&](int rank) { return values({3, 5}, dtype, rank); });
+      const at::Tensor& mine = all[static_cast<std::size_t>(world.rank())];
+      if (!is_defined_for(op, dtype)) {
+        bool was_refused = false;
+        try {
+          group.all_reduce(mine, op);
+        } catch (const UsageError&) {
+          was_refused = true;
+        }
+        require(was_refused, "an undefined reduction was not refused");
+        continue;
+      }
+      const std::string what = std::string(name_of(op)) + " of " + at::toString(dtype);
+      check_equal(group.all_reduce(mine, op), plain_reduction(op, all), what);
+      Shape all_to_last(static_cast<std::size_t>(world.size()), 0);
+      all_to_last.back() = 3;
+      const std::int64_t got = world.rank() == world.size() - 1 ? 3 : 0;
+      check_equal(group.reduce_scatter(mine.t(), 1, op, all_to_last),
+                  plain_reduction(op, all).t().narrow(1, 0, got).contiguous(), "reduce_scatter, " + what);
+    }
+  }
+}
+
+void all_reduce_of_any_size(World& world) {
+  const Group group = world.group();
+  for (std::int64_t count : {0, 1, 7, 1024, 5000, 20'000, 70'000, 1'000'003}) {
+    const std::vector<at::Tensor> all = of_all_ranks(world, [&](int rank) { return random({count}, rank); });
+    const at::Tensor& mine = all[static_cast<std::size_t>(world.rank())];
+    const at::Tensor want = plain_reduction(ReduceOp::Sum, all);
+    check_equal(group.all_reduce(mine, ReduceOp::Sum), want, "all_reduce of " + std::to_string(count));
+    const at::Tensor in_place = mine.clone();
+    group.all_reduce_(in_place, ReduceOp::Sum);
+    check_equal(in_place, want, "all_reduce_ of " + std::to_string(count));
+    const at::Tensor strided = at::stack({mine, mine}, 1).select(1, 0);
+    group.all_reduce_(strided, ReduceOp::Sum);
+    check_equal(strided, want, "all_reduce_ of a strided tensor");
+  }
+}
+
+void not_a_number_wins(World& world) {
+  at::Tensor mine = at::full({4}, world.rank());
+  mine = mine.to(at::kFloat);
+  if (world.rank() == world.size() / 2) mine[1] = std::numeric_limits<float>::quiet_NaN();
+  for (ReduceOp op : {ReduceOp::Min, ReduceOp::Max}) {
+    const at::Tensor got = world.group().all_reduce(mine, op);
+    require(at::isnan(got[1]).item<bool>() && !at::isnan(got[0]).item<bool>(), "NaN did not win");
+  }
+}
+
+void gathers_along_any_dim(World& world) {
+  const Group group = world.group();
+  const Shape sizes = uneven(world.size());
+  for (at::ScalarType dtype : kDtypes) {
+    for (std::int64_t dim : {0, 1, -1}) {
+      const auto made = [&](std::int64_t size, int rank) {
+        Shape shape{2, 3, 4};
+        shape[static_cast<std::size_t>(dim < 0 ? dim + 3 : dim)] = size;
+        return values(shape, dtype, rank);
+      };
+      const auto even = of_all_ranks(world, [&](int rank) { return made(2, rank); });
+      const auto ragged = of_all_ranks(world, [&](int rank) { return made(sizes[static_cast<std::size_t>(rank)], rank); });
+      const auto me = static_cast<std::size_t>(world.rank());
+      check_equal(group.all_gather(even[me], dim), at::cat(even, dim), "all_gather");
+      check_equal(group.all_gather(ragged[me], dim, sizes), at::cat(ragged, dim), "uneven all_gather");
+      const int root = world.size() - 1;
+      const at::Tensor at_root = group.gather(ragged[me], dim, root, sizes);
+      require(at_root.defined() == (world.rank() == root), "gather gave the result to the wrong rank");
+      if (at_root.defined()) check_equal(at_root, at::cat(ragged, dim), "gather");
+      const at::Tensor part = at::empty_like(ragged[me]);
+      group.scatter(part, world.rank() == root ? at::cat(ragged, dim) : at::Tensor(), dim, root, sizes);
+      check_equal(part, ragged[me], "scatter");
+    }
+  }
+}
+
+void reduce_scatters_along_any_dim(World& world) {
+  const Group group = world.group();
+  const Shape sizes = uneven(world.size());
+  for (at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kLong}) {
+    for (std::int64_t dim : {0, 1, 2}) {
+      for (const Shape& parts : {Shape(static_cast<std::size_t>(world.size()), 2), sizes}) {
+        Shape shape{2, 3, 4};
+        shape[static_cast<std::size_t>(dim)] = sum_of(parts);
+        const auto all = of_all_ranks(world, [&](int rank) { return values(shape, dtype, rank); });
+        const auto me = static_cast<std::size_t>(world.rank());
+        const at::Tensor want = plain_reduction(ReduceOp::Sum, all)
+                                    .narrow(dim, offset_of(parts, world.rank()), parts[me])
+                                    .contiguous();
+        check_equal(group.reduce_scatter(all[me], dim, ReduceOp::Sum, parts), want, "reduce_scatter");
+      }
+    }
+  }
+}
+
+// The result of rank `me`: what all send it, joined.
+at::Tensor plain_all_to_all(const std::vector<at::Tensor>& all, int me, std::int64_t split_dim,
+                            std::int64_t join_dim, const Shape& split_sizes) {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& tensor : all) {
+    parts.push_back(tensor.narrow(split_dim, offset_of(split_sizes, me), split_sizes[static_cast<std::size_t>(me)]));
+  }
+  return at::cat(parts, join_dim).contiguous();
+}
+
+void all_to_all_along_any_dims(World& world) {
+  const Group group = world.group();
+  const Shape sizes = uneven(world.size());
+  const auto me = static_cast<std::size_t>(world.rank());
+  for (at::ScalarType dtype : kDtypes) {
+    for (std::int64_t split_dim : {0, 1, 2}) {
+      for (std::int64_t join_dim : {0, 1, 2}) {
+        if (split_dim == join_dim) continue;
+        Shape splits = sizes;
+        std::reverse(splits.begin(), splits.end());
+        const auto all = of_all_ranks(world, [&](int rank) {
+          Shape shape{2, 3, 4};
+          shape[static_cast<std::size_t>(split_dim)] = sum_of(splits);
+          shape[static_cast<std::size_t>(join_dim)] = sizes[static_cast<std::size_t>(rank)];
+          return values(shape, dtype, rank);
+        });
+        check_equal(group.all_to_all(all[me], split_dim, join_dim, splits, sizes),
+                    plain_all_to_all(all, world.rank(), split_dim, join_dim, splits), "all_to_all");
+      }
+    }
+    const auto all = of_all_ranks(world, [&](int rank) { return values({3, 2 * world.size()}, dtype, rank); });
+    check_equal(group.all_to_all(all[me], 1, 1),
+                plain_all_to_all(all, world.rank(), 1, 1, Shape(static_cast<std::size_t>(world.size()), 2)),
+                "all_to_all along one dim");
+  }
+}
+
+void moves_large_tensors(World& world) {
+  const Group group = world.group();
+  const auto me = static_cast<std::size_t>(world.rank());
+  const std::int64_t n = world.size();
+  const auto all = of_all_ranks(world, [&](int rank) { return random({4 * n, 300 * n, 70}, rank); });
+  const at::Tensor sum = plain_reduction(ReduceOp::Sum, all);
+  for (std::int64_t dim : {0, 1}) {
+    check_equal(group.all_gather(all[me], dim), at::cat(all, dim), "large all_gather");
+    check_equal(group.reduce_scatter(all[me], dim, ReduceOp::Sum), sum.chunk(n, dim)[me].contiguous(),
+                "large reduce_scatter");
+    check_equal(group.all_to_all(all[me], dim, 1 - dim),
+                plain_all_to_all(all, world.rank(), dim, 1 - dim, Shape(static_cast<std::size_t>(n), all[0].size(dim) / n)),
+                "large all_to_all");
+  }
+  check_equal(group.broadcast(all[me], static_cast<int>(n) - 1), all.back(), "large broadcast");
+}
+
+void broadcasts_from_any_root(World& world) {
+  for (int root = 0; root < world.size(); ++root) {
+    for (at::ScalarType dtype : kDtypes) {
+      const at::Tensor mine = values({2, 5}, dtype, world.rank());
+      check_equal(world.group().broadcast(mine, root), values({2, 5}, dtype, root), "broadcast");
+    }
+    const at::Tensor strided = values({5, 2}, at::kFloat, world.rank()).t();
+    world.group().broadcast_(strided, root);
+    check_equal(strided, values({5, 2}, at::kFloat, root).t(), "broadcast_ of a strided tensor");
+    check_equal(world.group().broadcast(at::empty({0, 3}), root), at::empty({0, 3}), "empty broadcast");
+  }
+}
+
+void permutes_in_a_ring(World& world) {
+  const int n = world.size();
+  std::vector<int> to;
+  for (int rank = 0; rank < n; ++rank) to.push_back((rank + 1) % n);
+  const int before = (world.rank() + n - 1) % n;
+  check_equal(world.group().permute(values({7}, at::kBFloat16, world.rank()), to),
+              values({7}, at::kBFloat16, before), "permute");
+  std::vector<int> only_first(static_cast<std::size_t>(n), -1);
+  only_first[0] = n - 1;
+  const at::Tensor came = world.group().permute(values({3}, at::kInt, world.rank()), only_first);
+  require(came.defined() == (world.rank() == n - 1), "permute gave a tensor to the wrong rank");
+  if (came.defined()) check_equal(came, values({3}, at::kInt, 0), "permute to one");
+}
+
+void sends_and_receives(World& world) {
+  const Group group = world.group();
+  const int n = world.size();
+  if (n == 1) return;
+  const int next = (world.rank() + 1) % n;
+  const int before = (world.rank() + n - 1) % n;
+  for (std::int64_t count : {0, 5, 300'000}) {
+    const at::Tensor got = at::empty({count}, at::kInt);
+    const Pending receiving = group.recv_later(got, before, 3);
+    group.send(values({count}, at::kInt, world.rank()), next, 3);
+    check_equal(receiving.wait(), values({count}, at::kInt, before), "a message around the ring");
+  }
+  std::vector<Pending> sending;
+  for (int i = 0; i < 5; ++i) sending.push_back(group.send_later(at::full({3}, i), next));
+  for (int i = 0; i < 5; ++i) {
+    const at::Tensor got = at::empty({3}, at::kLong);
+    group.recv(got, before);
+    check_equal(got, at::full({3}, i), "messages in order");
+  }
+  for (const Pending& pending : sending) pending.wait();
+}
+
+void runs_calls_later(World& world) {
+  const Group group = world.group();
+  std::vector<Pending> sums;
+  for (int i = 0; i < 20; ++i) {
+    sums.push_back(group.all_reduce_later(at::full({i * 1000 + 1}, world.rank() + i, at::kFloat), ReduceOp::Sum));
+  }
+  const at::Tensor now = group.all_reduce(at::ones({2}), ReduceOp::Sum);  // after all that
+  require(sums.back().is_done(), "a synchronous call overtook an asynchronous one");
+  check_equal(now, at::full({2}, world.size(), at::kFloat), "all_reduce after asynchronous ones");
+  const float ranks = static_cast<float>(world.size());
+  for (int i = 0; i < 20; ++i) {
+    check_equal(sums[static_cast<std::size_t>(i)].wait(),
+                at::full({i * 1000 + 1}, ranks * (ranks - 1) / 2 + ranks * static_cast<float>(i), at::kFloat),
+                "all_reduce_later");
+  }
+  const Pending rows = group.all_gather_later(at::full({2}, world.rank()), 0);
+  const Pending part = group.reduce_scatter_later(at::ones({world.size()}), 0, ReduceOp::Sum);
+  const Pending mixed = group.all_to_all_later(at::ones({world.size()}), 0, 0);
+  const Pending word = group.broadcast_later(at::full({1}, world.rank()), 0);
+  group.barrier_later().wait();
+  require(rows.wait().size(0) == 2 * world.size() && part.wait().item<float>() == ranks &&
+              mixed.wait().size(0) == world.size() && word.wait().item<std::int64_t>() == 0,
+          "a later call gave a wrong result");
+}
+
+void groups_are_independent(World& world) {
+  const int n = world.size();
+  std::vector<int> mine;
+  for (int rank = world.rank() % 2; rank < n; rank += 2) mine.push_back(rank);
+  const Group half = world.group(mine, {"half", "", std::nullopt});
+  const at::Tensor sum = half.all_reduce(at::full({1}, world.rank()), ReduceOp::Sum);
+  require(sum.item<std::int64_t>() == std::accumulate(mine.begin(), mine.end(), 0), "a sub-group's sum is wrong");
+  std::vector<int> reversed;
+  for (int rank = n - 1; rank >= 0; --rank) reversed.push_back(rank);
+  const at::Tensor order = world.group(reversed, {"reversed", "", std::nullopt}).all_gather(at::full({1}, world.rank()), 0);
+  for (int i = 0; i < n; ++i) require(order[i].item<std::int64_t>() == n - 1 - i, "a group lost its order");
+  for (int i = 0; i < 3; ++i) world.group().barrier();
+}
+
+}  // namespace
+
+const std::map<std::string, RankBody>& suite() {
+  static const std::map<std::string, RankBody> bodies = {
+      {"AllReduceInEveryDtypeAndOp", all_reduce_in_every_dtype_and_op},
+      {"AllReduceOfAnySize", all_reduce_of_any_size},
+      {"NotANumberWins", not_a_number_wins},
+      {"GathersAlongAnyDim", gathers_along_any_dim},
+      {"ReduceScattersAlongAnyDim", reduce_scatters_along_any_dim},
+      {"AllToAllAlongAnyDims", all_to_all_along_any_dims},
+      {"MovesLargeTensors", moves_large_tensors},
+      {"BroadcastsFromAnyRoot", broadcasts_from_any_root},
+      {"PermutesInARing", permutes_in_a_ring},
+      {"SendsAndReceives", sends_and_receives},
+      {"RunsCallsLater", runs_calls_later},
+      {"GroupsAreIndependent", groups_are_independent},
+  };
+  return bodies;
+}
+
+}  // namespace tegula
