@@ -220,6 +220,13 @@ DeviceMesh::State::State(std::shared_ptr<const Root> the_root, std::vector<MeshA
   hash = hasher.result();
 }
 
+const Layout& DeviceMesh::State::layout_of(std::size_t axis) const {
+  if (axis < layouts.size()) return layouts[axis];
+  throw UsageError("the mesh has no axis with index " + std::to_string(axis))
+      .fact("axes", axes_text(axes))
+      .hint("axis_index(name) gives the index of an axis");
+}
+
 DeviceMesh::DeviceMesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ranks, std::string device_type) {
   auto root = std::make_shared<const Root>(std::move(axes), std::move(ranks), std::move(device_type));
   state_ = std::make_shared<const State>(root, root->axes, row_major_layouts(root->axes));
@@ -302,7 +309,7 @@ std::vector<std::int64_t> DeviceMesh::ranks(std::int64_t fiber) const {
 std::optional<std::vector<std::int64_t>> DeviceMesh::group_of(std::int64_t rank, std::size_t axis) const {
   const std::optional<std::int64_t> place = state_->root->place_of(rank);
   if (!place) return std::nullopt;
-  const Layout& layout = state_->layouts.at(axis);
+  const Layout& layout = state_->layout_of(axis);
   const std::int64_t begin = *place - layout(read_digits(layout, *place));
   std::vector<std::int64_t> group;
   group.reserve(static_cast<std::size_t>(layout.size()));
@@ -313,7 +320,7 @@ std::optional<std::vector<std::int64_t>> DeviceMesh::group_of(std::int64_t rank,
 }
 
 std::vector<std::vector<std::int64_t>> DeviceMesh::groups(std::size_t axis) const {
-  const Layout& along = state_->layouts.at(axis);
+  const Layout& along = state_->layout_of(axis);
   std::vector<Layout> others{state_->fibers};
   for (std::size_t other = 0; other < ndim(); ++other) {
     if (other != axis) others.push_back(state_->layouts[other]);

@@ -80,7 +80,7 @@ class DeviceMesh {
   std::vector<std::int64_t> ranks(std::int64_t fiber = 0) const;
 
   // The ranks that differ from this one along one axis only, itself included, by coordinate; none
-  // if the rank is not in the root. O(axes + size of the axis).
+  // if the rank is not in the root; UsageError if the axis does not exist. O(size of the axis).
   std::optional<std::vector<std::int64_t>> group_of(std::int64_t rank, std::size_t axis) const;
   // All groups along one axis, of all fibers. Law: they partition the root's ranks.
   std::vector<std::vector<std::int64_t>> groups(std::size_t axis) const;

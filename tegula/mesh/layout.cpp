@@ -1,14 +1,12 @@
 // Everything here is arithmetic on leaves, read as digits of a mixed radix. An index into sizes
 // (s0, s1, ..., sn) has digits (c0, c1, ..., cn), the last one worth 1, the one before worth sn,
-// and so on; its offset is the sum of digit times stride. Two ideas do the work:
+// and so on; its offset is the sum of digit times stride. Two ideas do the work.
 //
-//   compose      A is linear as long as adding indices carries from no digit into the next. So a
-//                leaf n:d of B is cut where multiples of d first carry, and the digits of all cut
-//                leaves together must fit.
-//   complement   sorted by stride, leaves that fill 0 ... bound - 1 together are digits as well:
-//   each
-//                stride is the one before times its size. What is missing between them is the
-//                answer.
+// compose: A is linear as long as adding indices carries from no digit into the next. So a leaf n:d
+// of B is cut where multiples of d first carry, and the digits of all cut leaves together must fit.
+//
+// complement: leaves that together fill 0 ... bound - 1 are digits as well. Sorted by stride, each
+// stride is the one before times its size; what is missing between them is the answer.
 #include "tegula/mesh/layout.h"
 
 #include <algorithm>
@@ -76,6 +74,7 @@ Layout flat_layout(const std::vector<Leaf>& leaves) {
 
 std::vector<Layout> modes_of(const Layout& layout) {
   std::vector<Layout> modes;
+  modes.reserve(static_cast<std::size_t>(layout.rank()));
   for (std::int64_t i = 0; i < layout.rank(); ++i) modes.push_back(layout.mode(i));
   return modes;
 }
@@ -459,8 +458,10 @@ Layout blocked_product(const Layout& block, const Layout& blocks) {
   const std::vector<Layout> outer = modes_of(product.mode(0));
   const std::vector<Layout> inner = modes_of(block);
   std::vector<Layout> zipped;
-  for (std::size_t i = 0; i < inner.size(); ++i)
+  zipped.reserve(inner.size());
+  for (std::size_t i = 0; i < inner.size(); ++i) {
     zipped.push_back(concatenate({outer[i], inner[i]}));
+  }
   return concatenate(zipped);
 }
 

@@ -37,6 +37,8 @@ struct DeviceMesh::State {
   State(std::shared_ptr<const Root> root, std::vector<MeshAxis> axes, std::vector<Layout> layouts);
   static Layout fibers_of(const Root& root, const std::vector<MeshAxis>& axes,
                           const std::vector<Layout>& layouts);
+  // UsageError if there is no such axis.
+  const Layout& layout_of(std::size_t axis) const;
 
   std::shared_ptr<const Root> root;
   std::vector<MeshAxis> axes;

@@ -104,6 +104,7 @@ Cut parse_cut(Scanner& scan) {
       has_blocks = true;
       scan.expect("=");
       if (scan.accept("[")) {
+        if (scan.next_is("]")) scan.fail("a number of blocks");
         blocks = scan.integers_until("]");
       } else {
         blocks = {scan.integer()};

@@ -4,6 +4,7 @@
 #include "tegula/spec/dim_cut.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "tegula/base/error.h"
@@ -20,6 +21,14 @@ Interval even_chunk(std::int64_t length, std::int64_t ranks, std::int64_t rank) 
   // rank * chunk could overflow only if it is beyond the length anyway
   const std::int64_t begin = chunk == 0 || rank > length / chunk ? length : std::min(rank * chunk, length);
   return {begin, std::min(chunk, length - begin)};
+}
+
+// The end of an interval that may reach beyond all numbers.
+std::int64_t clipped_end(const Interval& interval) {
+  std::int64_t end = 0;
+  if (!__builtin_add_overflow(interval.begin, interval.size, &end)) return end;
+  using Limits = std::numeric_limits<std::int64_t>;
+  return interval.size > 0 ? Limits::max() : Limits::min();
 }
 
 void append_merged(std::vector<Interval>& intervals, Interval next) {
@@ -58,6 +67,17 @@ std::vector<Interval> map_through(const std::vector<Interval>& piece, const std:
   return result;
 }
 
+std::int64_t sum_of(const std::vector<std::int64_t>& sizes) {
+  std::int64_t sum = 0;
+  for (std::int64_t size : sizes) {
+    if (!__builtin_add_overflow(sum, size, &sum)) continue;
+    throw UsageError("the given shard sizes add up to more than 63 bits count")
+        .fact("sizes", bracketed(sizes))
+        .hint("check the sizes");
+  }
+  return sum;
+}
+
 std::vector<std::int64_t> running_sums(const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> sums{0};
   for (std::int64_t size : sizes) sums.push_back(sums.back() + size);
@@ -67,6 +87,28 @@ std::vector<std::int64_t> running_sums(const std::vector<std::int64_t>& sizes) {
 std::string describe(const CutAxis& axis) {
   return "axis " + std::to_string(axis.axis) + " with " + counted(axis.ranks, "rank", "ranks") +
          to_string(axis.cut);
+}
+
+void check_size(std::int64_t size) {
+  if (size >= 0) return;
+  throw UsageError("a dim cannot have " + std::to_string(size) + " elements")
+      .hint("sizes are 0 or more");
+}
+
+void check_ranks(const std::vector<CutAxis>& axes) {
+  std::int64_t shards = 1;
+  for (const CutAxis& axis : axes) {
+    if (axis.ranks < 1) {
+      throw UsageError("a dim cannot be cut over an axis of " + counted(axis.ranks, "rank", "ranks"))
+          .fact("cut", describe(axis))
+          .hint("an axis has at least one rank");
+    }
+    if (__builtin_mul_overflow(shards, axis.ranks, &shards)) {
+      throw UsageError("a dim cannot be cut into more shards than 63 bits count")
+          .fact("cut", describe(axis))
+          .hint("check the sizes of the mesh");
+    }
+  }
 }
 
 template <class Row>
@@ -100,9 +142,10 @@ void check_sums(const CutAxis& axis, const std::vector<std::int64_t>& piece_leng
 
 template <class Row>
 void collapse_equal(std::vector<Row>& rows) {
-  if (std::all_of(rows.begin(), rows.end(), [&](const Row& row) { return row == rows.front(); })) {
-    rows.resize(std::min<std::size_t>(rows.size(), 1));
-  }
+  if (rows.empty()) return;
+  const bool equal =
+      std::all_of(rows.begin(), rows.end(), [&](const Row& row) { return row == rows.front(); });
+  if (equal) rows.erase(rows.begin() + 1, rows.end());
 }
 
 bool sizes_are_even(const CutAxis& axis, const std::vector<std::int64_t>& piece_lengths) {
@@ -169,9 +212,11 @@ struct DimCut::Level {
   // What a rank holds, as positions in the piece.
   std::vector<Interval> parts_of(std::int64_t rank) const {
     std::vector<Interval> parts;
-    for (std::int64_t begin = 0; begin < length; begin += run) {
-      const Interval part = chunk(std::min(run, length - begin), rank);
+    for (std::int64_t begin = 0; begin < length;) {
+      const std::int64_t run_length = std::min(run, length - begin);
+      const Interval part = chunk(run_length, rank);
       append_merged(parts, {begin + part.begin, part.size});
+      begin += run_length;
     }
     return parts;
   }
@@ -189,6 +234,8 @@ DimCut::DimCut(std::int64_t size) : DimCut(size, {}) {}
 
 DimCut::DimCut(std::int64_t size, std::vector<CutAxis> axes)
     : size_(size), axes_(std::move(axes)), offsets_(axes_.size()) {
+  check_size(size);
+  check_ranks(axes_);
   const auto last_special = std::find_if(axes_.rbegin(), axes_.rend(),
                                          [](const CutAxis& axis) { return !axis.cut.is_even(); });
   const auto special = static_cast<std::size_t>(axes_.rend() - last_special);
@@ -244,6 +291,17 @@ std::int64_t DimCut::shard_count() const {
   return count;
 }
 
+std::int64_t DimCut::most_intervals() const {
+  std::int64_t count = 1;
+  for (const CutAxis& axis : axes_) {
+    std::int64_t blocks = 1;
+    for (std::int64_t listed : axis.cut.blocks()) blocks = std::max(blocks, listed);
+    count = blocks > size_ / count ? size_ : count * blocks;
+    count = std::max<std::int64_t>(count, 1);
+  }
+  return count;
+}
+
 std::int64_t DimCut::local_size(const Coordinate& at) const {
   std::int64_t piece = 0;
   std::int64_t length = size_;
@@ -274,7 +332,7 @@ std::vector<Interval> DimCut::intervals(const Coordinate& at) const {
 
 std::vector<Share> DimCut::owners(Interval interval) const {
   const std::int64_t begin = std::clamp<std::int64_t>(interval.begin, 0, size_);
-  const std::int64_t end = std::clamp<std::int64_t>(interval.end(), begin, size_);
+  const std::int64_t end = std::clamp<std::int64_t>(clipped_end(interval), begin, size_);
   // All parts of the interval, by the piece that holds them after the axes so far.
   struct Piece {
     std::int64_t length = 0;
@@ -333,8 +391,11 @@ std::vector<std::int64_t> DimCut::position_of(std::int64_t shard) const {
 
 std::vector<Cut> ragged_cuts(std::span<const std::int64_t> ranks_per_axis,
                              std::span<const std::int64_t> shard_sizes) {
+  std::vector<CutAxis> axes;
+  for (std::int64_t ranks : ranks_per_axis) axes.push_back({axes.size(), ranks, {}});
+  check_ranks(axes);
   std::size_t shards = 1;
-  for (std::int64_t ranks : ranks_per_axis) shards *= static_cast<std::size_t>(ranks);
+  for (const CutAxis& axis : axes) shards *= static_cast<std::size_t>(axis.ranks);
   if (shards != shard_sizes.size()) {
     throw UsageError("need one size for each of " + std::to_string(shards) + " shards, got " +
                      std::to_string(shard_sizes.size()))
@@ -349,9 +410,7 @@ std::vector<Cut> ragged_cuts(std::span<const std::int64_t> ranks_per_axis,
     for (std::size_t begin = 0; begin < sizes.size(); begin += ranks) {
       rows.emplace_back(sizes.begin() + static_cast<std::ptrdiff_t>(begin),
                         sizes.begin() + static_cast<std::ptrdiff_t>(begin + ranks));
-      std::int64_t sum = 0;
-      for (std::int64_t size : rows.back()) sum += size;
-      sums.push_back(sum);
+      sums.push_back(sum_of(rows.back()));
     }
     cuts[index] = Cut::ragged_per_piece(std::move(rows));
     sizes = std::move(sums);

@@ -54,8 +54,9 @@ class DimCut {
  public:
   // A dim that no axis cuts.
   explicit DimCut(std::int64_t size);
-  // UsageError if given sizes do not add up to the pieces they cut, or if a list of blocks or sizes
-  // has not one entry per piece. Cuts are stored in their simplest form: sizes that are the even
+  // UsageError if given sizes do not add up to the pieces they cut, if a list of blocks or sizes has
+  // not one entry per piece, or if a number makes no sense (a negative size, no ranks, more shards
+  // than 63 bits count). Cuts are stored in their simplest form: sizes that are the even
   // ones become an even cut, equal entries become one. Cost: O(shards) if a cut is not even.
   DimCut(std::int64_t size, std::vector<CutAxis> axes);
 
@@ -64,13 +65,16 @@ class DimCut {
   const std::vector<CutAxis>& axes() const { return axes_; }
   bool is_cut() const { return !axes_.empty(); }
   std::int64_t shard_count() const;
+  // No shard has more intervals than this. O(blocks listed).
+  std::int64_t most_intervals() const;
 
   // The number of elements that the rank at this mesh coordinate holds. O(axes).
   std::int64_t local_size(const Coordinate& at) const;
   // What it holds, in storage order; neighbours are merged. Never empty: a shard without elements
   // is one empty interval that stands where it would begin. O(axes + intervals).
   std::vector<Interval> intervals(const Coordinate& at) const;
-  // Who holds what of an interval, by shard and then by storage order. O(result * axes).
+  // Who holds what of an interval, by shard and then by storage order. What of the interval lies
+  // outside of the dim does not matter. O(result * axes).
   std::vector<Share> owners(Interval interval) const;
   // The position along axes() of a shard that owners() names.
   std::vector<std::int64_t> position_of(std::int64_t shard) const;
@@ -93,7 +97,7 @@ class DimCut {
 
 // The cuts, one per axis, that give every shard the size listed for it (shards counted as in
 // Share). Law: DimCut(sum of sizes, those cuts).local_size(shard) == shard_sizes[shard].
-// UsageError if there is not one size per shard.
+// UsageError if there is not one size per shard, or if a number makes no sense.
 std::vector<Cut> ragged_cuts(std::span<const std::int64_t> ranks_per_axis,
                              std::span<const std::int64_t> shard_sizes);
 

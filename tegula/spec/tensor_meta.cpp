@@ -16,7 +16,7 @@ std::string shape_text(DType dtype, const Shape& shape) {
 }
 
 void check_shape(const Shape& shape, DType dtype) {
-  std::int64_t elements = 1;
+  std::int64_t bytes = size_of(dtype);
   for (std::int64_t size : shape) {
     if (size < 0) {
       throw UsageError("a tensor cannot have a size of " + std::to_string(size))
@@ -24,8 +24,8 @@ void check_shape(const Shape& shape, DType dtype) {
           .hint("sizes are 0 or more");
     }
     // A size of 0 counts as 1 here: strides are computed so, and must not overflow either.
-    if (__builtin_mul_overflow(elements, std::max<std::int64_t>(size, 1), &elements)) {
-      throw UsageError("a tensor cannot have more elements than 63 bits count")
+    if (__builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes)) {
+      throw UsageError("a tensor cannot have more bytes than 63 bits count")
           .fact("tensor", shape_text(dtype, shape))
           .hint("check the sizes");
     }

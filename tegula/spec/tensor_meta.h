@@ -24,7 +24,7 @@ Shape row_major_strides(const Shape& shape);
 
 class TensorMeta {
  public:
-  // Row-major strides. UsageError: a negative size, or more elements than an int64 counts.
+  // Row-major strides. UsageError: a negative size, or more bytes than an int64 counts.
   TensorMeta(Shape shape, DType dtype);
   // UsageError also: not one stride per dim, or a negative stride. Stride 0 (an expanded dim) is
   // fine.
