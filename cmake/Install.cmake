@@ -7,6 +7,7 @@ if(TEGULA_TORCH)
   list(APPEND targets tegula)
 endif()
 
+# FILE_SET installs the headers where they lie in the tree.
 install(TARGETS ${targets} EXPORT TegulaTargets FILE_SET HEADERS)
 install(EXPORT TegulaTargets NAMESPACE Tegula:: DESTINATION ${config_folder})
 configure_package_config_file(cmake/TegulaConfig.cmake.in TegulaConfig.cmake

@@ -1,5 +1,6 @@
 #include "tegula/base/text.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 
@@ -47,11 +48,12 @@ std::string counted(std::int64_t count, std::string_view one, std::string_view m
 }
 
 bool is_identifier(std::string_view text) {
-  if (text.empty() || !is_letter(text[0])) return false;
-  for (char c : text) {
-    if (!is_name_character(c)) return false;
-  }
-  return true;
+  return !text.empty() && is_letter(text[0]) &&
+         std::all_of(text.begin(), text.end(), is_name_character);
+}
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_word_character);
 }
 
 std::size_t Scanner::next() const {

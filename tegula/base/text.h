@@ -19,7 +19,10 @@ std::string quoted(std::string_view text);
 // 1 -> "1 axis", 2 -> "2 axes"
 std::string counted(std::int64_t count, std::string_view one, std::string_view many);
 
+// A letter or _, then letters, digits and _.
 bool is_identifier(std::string_view text);
+// One or more letters, digits and _.:/-
+bool is_word(std::string_view text);
 
 // Reads a text from left to right; blanks between tokens do not matter. Whatever does not fit is a
 // UsageError that names the expected token and shows the place.
@@ -42,7 +45,7 @@ class Scanner {
   void expect_end();
   std::int64_t integer();
   std::string identifier();
-  // One or more characters of [A-Za-z0-9_.:/-]: an option's value.
+  // What is_word accepts.
   std::string word();
   // item, item, ... up to `close`, which is consumed; an empty list is fine.
   std::vector<std::int64_t> integers_until(std::string_view close);

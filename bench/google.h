@@ -1,0 +1,17 @@
+// Google Benchmark as the clock: runs what was registered and returns medians.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/report.h"
+
+namespace tegula::bench {
+
+// Runs all benchmarks registered since the last call, each several times, and forgets them. The
+// name of a benchmark is its case; values are medians in microseconds.
+std::vector<Measurement> run_registered(const std::string& group);
+
+}  // namespace tegula::bench

@@ -1,0 +1,17 @@
+// The groups of benchmarks, one file each.
+#pragma once
+
+#include <vector>
+
+#include "bench/report.h"
+
+namespace tegula::bench {
+
+// Meshes, placements, specs: arithmetic alone.
+std::vector<Measurement> run_core();
+
+// Runs bench/peers/<group>.py under the Python of TEGULA_PYTHON (python3 if unset), which prints
+// measurements as JSON lines. UsageError with the script's output if it fails.
+std::vector<Measurement> run_peer(const std::string& group);
+
+}  // namespace tegula::bench

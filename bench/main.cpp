@@ -1,0 +1,75 @@
+// tegula-bench: runs groups of benchmarks, prints a table and writes one JSON line per measurement.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+
+#include "bench/groups.h"
+#include "tegula/base/error.h"
+#include "tegula/base/text.h"
+
+namespace {
+
+using tegula::bench::Measurement;
+
+const std::map<std::string, std::function<std::vector<Measurement>()>> kGroups = {
+    {"core", tegula::bench::run_core},
+};
+
+std::vector<std::string> chosen_groups(const std::string& word) {
+  std::vector<std::string> known;
+  for (const auto& [name, run] : kGroups) known.push_back(name);
+  if (word == "all") return known;
+  if (kGroups.count(word) != 0) return {word};
+  throw tegula::UsageError("there is no group of benchmarks " + tegula::quoted(word))
+      .hint("use all or one of " + tegula::join(known));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Measure, beside the alternatives", "tegula bench");
+  std::string group = "all";
+  std::string json;
+  bool peer = false;
+  app.add_option("group", group, "core, or all (default)");
+  app.add_flag("--peer", peer, "Measure the same work with the peers, in the same run");
+  app.add_option("--json", json, "Write one JSON line per measurement to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {
+    return app.exit(request);
+  } catch (const CLI::ParseError& error) {
+    throw tegula::UsageError(error.what()).hint("see tegula bench --help");
+  }
+  std::ofstream file;
+  if (!json.empty()) {
+    file.open(json);
+    if (!file) throw tegula::UsageError("cannot write " + tegula::quoted(json)).hint("check the path");
+  }
+  std::vector<Measurement> all;
+  for (const std::string& name : chosen_groups(group)) {
+    std::vector<Measurement> measured = kGroups.at(name)();
+    all.insert(all.end(), measured.begin(), measured.end());
+    if (!peer) continue;
+    std::vector<Measurement> theirs = tegula::bench::run_peer(name);
+    all.insert(all.end(), theirs.begin(), theirs.end());
+  }
+  print_table(all, std::cout);
+  for (const Measurement& measurement : all) file << to_json(measurement) << '\n';
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const tegula::UsageError& error) {
+    std::cerr << error.what() << '\n';
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,38 @@
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+
+#include "bench/groups.h"
+#include "tegula/base/error.h"
+
+namespace tegula::bench {
+
+std::vector<Measurement> run_peer(const std::string& group) {
+  const char* python = std::getenv("TEGULA_PYTHON");
+  const std::string command = std::string("'") + (python != nullptr ? python : "python3") + "' '" +
+                              TEGULA_PEER_SCRIPTS + "/" + group + ".py' 2>/dev/null";
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw UsageError("cannot start the peer").fact("command", command).hint("set TEGULA_PYTHON");
+  std::string output;
+  std::array<char, 4096> chunk{};
+  while (const std::size_t got = std::fread(chunk.data(), 1, chunk.size(), pipe)) output.append(chunk.data(), got);
+  const int status = pclose(pipe);
+  if (status != 0) {
+    throw UsageError("the peer's benchmark failed")
+        .fact("command", command)
+        .fact("status", std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : status))
+        .hint("set TEGULA_PYTHON to a Python that has torch");
+  }
+  std::vector<Measurement> measurements;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("{")) measurements.push_back(from_json(line));
+  }
+  return measurements;
+}
+
+}  // namespace tegula::bench

@@ -1,0 +1,27 @@
+// What a benchmark run yields, and how it is shown.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace tegula::bench {
+
+// `who` did the work of `name` (the case) in `value` units. Equal names mean equal work.
+struct Measurement {
+  std::string group;
+  std::string name;
+  std::string who;
+  double value = 0;
+  std::string unit;
+};
+
+// {"group": "core", "case": "local shape", "who": "tegula", "value": 0.02, "unit": "us"}
+std::string to_json(const Measurement& measurement);
+// The reverse; UsageError if the line is none.
+Measurement from_json(const std::string& line);
+
+// One row per case, one column per who, and how often tegula's time fits into each other one's.
+void print_table(const std::vector<Measurement>& measurements, std::ostream& out);
+
+}  // namespace tegula::bench

@@ -1,0 +1,15 @@
+// Tegula: distributed tensors for C++ on libtorch. Write the program for the whole tensor, run it
+// on every rank, each rank holds a tile.
+//
+// A tour, from the bottom up:
+//
+//   mesh/device_mesh.h     DeviceMesh: ranks in a grid with named axes
+//   placement/placement.h  Placement: what an axis does to a tensor (R, S(0), P(sum), ...)
+//   spec/dtensor_spec.h    DTensorSpec: mesh + placements + whole shape; interned
+//   spec/slices.h          who holds which slice
+//   bridge/tiles.h         cutting a plain tensor into tiles and joining them
+#pragma once
+
+#include "tegula/bridge/tiles.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/core.h"

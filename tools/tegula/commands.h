@@ -1,0 +1,29 @@
+// The commands of the command line, one function each. They return the exit code, and throw
+// UsageError for input that makes no sense.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace tegula::cli {
+
+struct MeshCall {
+  std::string text;
+  bool all = false;
+};
+int show_mesh(const MeshCall& call, std::ostream& out);
+
+struct SpecCall {
+  std::string text;
+  bool all = false;
+};
+int show_spec(const SpecCall& call, std::ostream& out);
+
+struct BenchCall {
+  std::vector<std::string> arguments;
+};
+// Runs the program tegula-bench that lies beside this one, with these arguments.
+int run_bench(const BenchCall& call);
+
+}  // namespace tegula::cli

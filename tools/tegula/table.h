@@ -1,0 +1,22 @@
+// A table of texts, printed in aligned columns.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace tegula::cli {
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
+  // One cell per column of the head.
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // Columns whose cells below the head are all numbers are aligned to the right.
+  void print(std::ostream& out) const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace tegula::cli
