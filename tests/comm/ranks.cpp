@@ -51,22 +51,31 @@ std::string read_all(int descriptor) {
   return text;
 }
 
-RankEnd end_of(const Child& child, Clock::time_point start, Clock::time_point deadline) {
-  RankEnd end;
+// True once the child has ended; kills it after the deadline.
+bool has_ended(const Child& child, Clock::time_point start, Clock::time_point deadline, RankEnd& end) {
   int status = 0;
-  while (waitpid(child.id, &status, WNOHANG) == 0) {
-    if (Clock::now() > deadline) {
-      kill(child.id, SIGKILL);
-      waitpid(child.id, &status, 0);
-      break;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  if (Clock::now() > deadline) kill(child.id, SIGKILL);
+  if (waitpid(child.id, &status, Clock::now() > deadline ? 0 : WNOHANG) == 0) return false;
   end.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
   end.error = read_all(child.errors);
-  return end;
+  return true;
+}
+
+std::vector<RankEnd> ends_of(const std::vector<Child>& children, Clock::time_point start,
+                             Clock::time_point deadline) {
+  std::vector<RankEnd> ends(children.size());
+  std::vector<bool> is_done(children.size());
+  for (std::size_t left = children.size(); left > 0;) {
+    for (std::size_t rank = 0; rank < children.size(); ++rank) {
+      if (is_done[rank] || !has_ended(children[rank], start, deadline, ends[rank])) continue;
+      is_done[rank] = true;
+      --left;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return ends;
 }
 
 void throw_first_failure(const std::vector<RankEnd>& ends) {
@@ -108,9 +117,7 @@ std::vector<RankEnd> run_processes(int ranks, const RankBody& body, const WorldO
     children.push_back({id, ends[0]});
   }
   const auto deadline = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit));
-  std::vector<RankEnd> results;
-  for (const Child& child : children) results.push_back(end_of(child, start, deadline));
-  return results;
+  return ends_of(children, start, deadline);
 }
 
 void run_in(Way way, int ranks, const RankBody& body) {

@@ -1,0 +1,381 @@
+// A rank that fails in any way ends in a clear error on all others, within bounds, with nothing left
+// behind; and again in the next call.
+#include <ATen/ATen.h>
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "tegula/base/error.h"
+#include "tests/comm/ranks.h"
+
+namespace tegula {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+int repetitions() { return std::getenv("TEGULA_LONG") != nullptr ? 50 : 3; }
+
+std::vector<std::string> files_in_shared_memory() {
+  std::vector<std::string> names;
+  DIR* folder = opendir("/dev/shm");
+  while (const dirent* entry = readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name.find("tegula") != std::string::npos) names.push_back(name);
+  }
+  closedir(folder);
+  return names;
+}
+
+void expect_nothing_left() {
+  EXPECT_EQ(files_in_shared_memory(), std::vector<std::string>());
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child process is left";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Calls twice; the second call must throw what the first did, at once.
+void call_and_fail_again(const std::function<void()>& call) {
+  std::string first;
+  try {
+    call();
+    throw std::runtime_error("nothing was thrown");
+  } catch (const CommError& error) {
+    first = error.what();
+  }
+  const Clock::time_point start = Clock::now();
+  try {
+    call();
+  } catch (const CommError& error) {
+    require(error.what() == first, "the second call threw something else: " + std::string(error.what()));
+    require(Clock::now() - start < 100ms, "the second call took long to throw");
+    throw;
+  }
+  throw std::runtime_error("the second call threw nothing");
+}
+
+struct Expectation {
+  int failing = 1;             // this rank is not looked at
+  double seconds = 2;          // the others end within
+  std::vector<std::string> texts;  // in every other rank's error
+};
+
+void expect_failures(int ranks, const RankBody& body, const Expectation& want,
+                     const WorldOptions& options = {}, double limit = 20) {
+  for (int i = 0; i < repetitions(); ++i) {
+    const std::vector<RankEnd> ends = run_processes(ranks, body, options, limit);
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == want.failing) continue;
+      const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(end.exit_code, 1) << "rank " << rank << ", signal " << end.signal;
+      EXPECT_LT(end.seconds, want.seconds) << "rank " << rank;
+      for (const std::string& text : want.texts) EXPECT_TRUE(contains(end.error, text)) << end.error;
+    }
+    expect_nothing_left();
+  }
+}
+
+void sum(const World& world, std::int64_t count = 8) {
+  world.group().all_reduce(at::ones({count}), ReduceOp::Sum);
+}
+
+TEST(Fault, AKilledRankIsNoticedByTheOthers) {
+  for (std::int64_t count : {8, 3'000'000}) {
+    expect_failures(
+        3,
+        [count](World& world) {
+          sum(world, count);
+          if (world.rank() == 1) raise(SIGKILL);
+          call_and_fail_again([&] { sum(world, count); });
+        },
+        {1, 2, {"rank 1 died", "all_reduce(f32[" + std::to_string(count) + "], sum), call 1", "absent  [1]", "world"}});
+  }
+}
+
+TEST(Fault, AKilledRankIsNoticedInTheMiddleOfACall) {
+  expect_failures(
+      2,
+      [](World& world) {
+        sum(world);
+        std::thread killer;
+        if (world.rank() == 1) {
+          killer = std::thread([] {
+            std::this_thread::sleep_for(20ms);
+            raise(SIGKILL);
+          });
+        }
+        while (true) sum(world, 2'000'000);
+      },
+      {1, 2, {"rank 1 died"}});
+}
+
+TEST(Fault, AStoppedRankIsATimeoutThatNamesGroupCallAndRank) {
+  expect_failures(
+      3,
+      [](World& world) {
+        sum(world);
+        if (world.rank() == 1) raise(SIGSTOP);
+        call_and_fail_again([&] { world.group().barrier(); });
+      },
+      {1, 3, {"rank 1 did not come within 0.5 s", "world [0, 1, 2]", "barrier(), call 1", "absent  [1]"}},
+      {"", 500ms}, 3);
+}
+
+TEST(Fault, ARankThatExitsEarlyIsNoticed) {
+  expect_failures(
+      3,
+      [](World& world) {
+        sum(world);
+        if (world.rank() == 1) _exit(7);
+        call_and_fail_again([&] { sum(world); });
+      },
+      {1, 2, {"rank 1 died"}});
+}
+
+TEST(Fault, ARankThatThrowsIsNoticed) {
+  expect_failures(
+      3,
+      [](World& world) {
+        sum(world);
+        if (world.rank() == 1) throw std::runtime_error("its own business");
+        call_and_fail_again([&] { sum(world); });
+      },
+      {1, 2, {"rank 1 left"}});
+}
+
+TEST(Fault, ARankThatLeavesBeforeAGroupIsMadeIsNoticed) {
+  expect_failures(
+      3,
+      [](World& world) {
+        if (world.rank() == 0) _exit(7);
+        world.group();
+      },
+      {0, 2, {"rank 0 is gone and never made the group"}});
+}
+
+TEST(Fault, DifferentCallsThrowOnEveryRankAtOnceAndNameBoth) {
+  const auto mismatch = [](const std::function<void(const Group&)>& other, const std::string& text) {
+    expect_failures(
+        3,
+        [&](World& world) {
+          sum(world);
+          call_and_fail_again([&] {
+            if (world.rank() == 2) {
+              other(world.group());
+            } else {
+              world.group().all_reduce(at::ones({4, 2}), ReduceOp::Sum);
+            }
+          });
+        },
+        {-1, 1, {"different calls", "rank 0  all_reduce(f32[4, 2], sum), call 1", "rank 2  " + text}});
+  };
+  mismatch([](const Group& group) { group.barrier(); }, "barrier(), call 1");
+  mismatch([](const Group& group) { group.all_reduce(at::ones({2, 4}), ReduceOp::Sum); }, "all_reduce(f32[2, 4]");
+  mismatch([](const Group& group) { group.all_reduce(at::ones({4, 2}, at::kDouble), ReduceOp::Sum); }, "all_reduce(f64[4, 2]");
+  mismatch([](const Group& group) { group.all_reduce(at::ones({4, 2}), ReduceOp::Max); }, "all_reduce(f32[4, 2], max)");
+  mismatch([](const Group& group) { group.all_reduce(at::ones({500'000}), ReduceOp::Sum); }, "all_reduce(f32[500000], sum)");
+  mismatch([](const Group& group) { group.broadcast(at::ones({4, 2}), 1); }, "broadcast(f32[4, 2], root 1)");
+  mismatch([](const Group& group) { group.all_gather(at::ones({4, 2}), 0); }, "all_gather(f32[12, 2], dim 0)");
+}
+
+TEST(Fault, PairsThatDisagreeOnSizesThrowOnEveryRank) {
+  expect_failures(
+      3,
+      [](World& world) {
+        call_and_fail_again([&] {
+          std::vector<std::int64_t> joined(3, 1);
+          if (world.rank() == 2) joined[0] = 5;
+          world.group().all_to_all(at::ones({3}), 0, 0, {1, 1, 1}, joined);
+        });
+      },
+      {-1, 1, {"disagree on how much", "sends 4 bytes to rank 2", "awaits 20 bytes from rank 0"}});
+}
+
+TEST(Fault, AMessageThatDoesNotFitIsAnErrorOnBothSides) {
+  expect_failures(
+      2,
+      [](World& world) {
+        call_and_fail_again([&] {
+          if (world.rank() == 0) {
+            world.group().send(at::ones({3}), 1);
+            world.group().recv(at::ones({3}), 1);
+          } else {
+            world.group().recv(at::ones({4}), 0);
+          }
+        });
+      },
+      {-1, 1, {"not what its receiver awaits", "send(f32[3], tag 0)", "recv(f32[4], tag 0)"}});
+}
+
+TEST(Fault, APeerThatDiesDuringMessagesIsNoticed) {
+  expect_failures(
+      2,
+      [](World& world) {
+        world.group().barrier();
+        if (world.rank() == 1) raise(SIGKILL);
+        call_and_fail_again([&] { world.group().recv(at::ones({4}), 1); });
+      },
+      {1, 2, {"rank 1 died", "recv(f32[4], tag 0)"}});
+}
+
+TEST(Fault, APendingCallThrowsWhenWaitedFor) {
+  expect_failures(
+      2,
+      [](World& world) {
+        world.group().barrier();
+        if (world.rank() == 1) raise(SIGKILL);
+        const Pending sum = world.group().all_reduce_later(at::ones({4}), ReduceOp::Sum);
+        const Pending message = world.group().recv_later(at::ones({4}), 1);
+        call_and_fail_again([&] { sum.wait(); });
+        call_and_fail_again([&] { message.wait(); });
+        sum.wait();
+      },
+      {1, 2, {"rank 1 died"}});
+}
+
+TEST(Fault, AWorldThatGoesWithCallsPendingDoesNotHang) {
+  expect_failures(
+      2,
+      [](World& world) {
+        world.group().barrier();
+        if (world.rank() == 1) std::this_thread::sleep_for(200ms);
+        if (world.rank() == 0) {
+          world.group().all_reduce_later(at::ones({4}), ReduceOp::Sum);
+          world.group().recv_later(at::ones({4}), 1);
+          throw std::runtime_error("rank 1 left in time");
+        }
+        sum(world);
+      },
+      {-1, 2, {"rank"}});
+}
+
+TEST(Fault, AGroupThatGetsNoMemoryIsAnErrorOnItsMembers) {
+  expect_failures(
+      2,
+      [](World& world) {
+        signal(SIGXFSZ, SIG_IGN);
+        const rlimit none{std::size_t{1} << 20, std::size_t{1} << 20};
+        setrlimit(RLIMIT_FSIZE, &none);
+        world.group();
+      },
+      {-1, 2, {"not enough memory for a group of ranks"}});
+}
+
+TEST(Fault, AFullSharedMemoryFolderDoesNotMatter) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can fill a /dev/shm of its own";
+  bool is_possible = true;
+  const pid_t probe = fork();
+  if (probe == 0) _exit(unshare(CLONE_NEWNS) == 0 ? 0 : 1);
+  int status = 0;
+  waitpid(probe, &status, 0);
+  is_possible = WEXITSTATUS(status) == 0;
+  if (!is_possible) GTEST_SKIP() << "no mount namespaces here";
+  const auto ends = run_processes(2, [](World& world) {
+    require(unshare(CLONE_NEWNS) == 0, "no namespace");
+    require(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "cannot make mounts private");
+    require(mount("none", "/dev/shm", "tmpfs", 0, "size=4k") == 0, "cannot mount");
+    std::ofstream("/dev/shm/full") << std::string(1 << 20, 'x');
+    sum(world, 1'000'000);
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
+TEST(Fault, ARankTakenTwiceAndAMissingOneAreErrorsThatNameThem) {
+  const auto ends = run_processes(3, [](World&) {}, {"", 500ms}, 5);
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
+  // Rank 2 never comes: its process is rank 1 as well.
+  const auto doubled = run_processes(
+      1,
+      [](World&) {
+        setenv("TEGULA_WORLD_SIZE", "3", 1);
+        setenv("TEGULA_LOCAL_WORLD_SIZE", "3", 1);
+        World::from_env({"", 300ms});
+      },
+      {}, 5);
+  EXPECT_TRUE(contains(doubled[0].error, "did not come in time: 1, 2")) << doubled[0].error;
+}
+
+TEST(ThreadFault, TheFirstFailureIsRethrownWithItsRankAndTheOthersDoNotHang) {
+  for (int i = 0; i < repetitions(); ++i) {
+    try {
+      run_ranks(4, [](World& world) {
+        sum(world);
+        if (world.rank() == 2) throw UsageError("a mistake").hint("fix it");
+        sum(world);
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const UsageError& error) {
+      EXPECT_STREQ(error.what(), "tegula: a mistake\n  rank    2\n  hint    fix it");
+    }
+    try {
+      run_ranks(2, [](World& world) {
+        if (world.rank() == 1) throw std::out_of_range("far");
+        sum(world, 100'000);
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "rank 1: far");
+    }
+  }
+}
+
+TEST(ThreadFault, MismatchesAndTimeoutsThrow) {
+  for (std::int64_t count : {4, 100'000}) {
+    EXPECT_THROW(run_ranks(3,
+                           [count](World& world) {
+                             world.group().all_reduce(at::ones({count + world.rank() / 2}), ReduceOp::Sum);
+                           }),
+                 CommError);
+    EXPECT_THROW(run_ranks(
+                     2,
+                     [count](World& world) {
+                       if (world.rank() == 1) std::this_thread::sleep_for(400ms);
+                       sum(world, count);
+                     },
+                     {"", 100ms}),
+                 CommError);
+  }
+}
+
+TEST(ThreadFault, ARankThatReturnsEarlyIsNoticed) {
+  try {
+    run_ranks(2, [](World& world) {
+      if (world.rank() == 0) sum(world);
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const CommError& error) {
+    EXPECT_TRUE(contains(error.what(), "rank 1 left") || contains(error.what(), "rank 0 is gone")) << error.what();
+  }
+}
+
+TEST(GlooFault, AKilledRankAndATimeoutAreErrors) {
+  expect_failures(
+      2,
+      [](World& world) {
+        sum(world);
+        if (world.rank() == 1) raise(SIGKILL);
+        call_and_fail_again([&] { sum(world); });
+      },
+      {1, 5, {"the gloo engine failed"}}, {"gloo", std::nullopt});
+  expect_failures(
+      2,
+      [](World& world) {
+        sum(world);
+        if (world.rank() == 1) raise(SIGSTOP);
+        call_and_fail_again([&] { sum(world); });
+      },
+      {1, 4, {"the gloo engine failed"}}, {"gloo", 1000ms}, 4);
+}
+
+}  // namespace
+}  // namespace tegula
