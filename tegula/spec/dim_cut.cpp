@@ -19,7 +19,8 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b !=
 Interval even_chunk(std::int64_t length, std::int64_t ranks, std::int64_t rank) {
   const std::int64_t chunk = ceil_div(length, ranks);
   // rank * chunk could overflow only if it is beyond the length anyway
-  const std::int64_t begin = chunk == 0 || rank > length / chunk ? length : std::min(rank * chunk, length);
+  const std::int64_t begin =
+      chunk == 0 || rank > length / chunk ? length : std::min(rank * chunk, length);
   return {begin, std::min(chunk, length - begin)};
 }
 
@@ -51,7 +52,8 @@ std::int64_t place_in_whole(const std::vector<Interval>& piece, std::int64_t loc
 
 // Parts of a piece, given by positions in it, as intervals of the whole dim. Both ascend, so one
 // walk suffices.
-std::vector<Interval> map_through(const std::vector<Interval>& piece, const std::vector<Interval>& parts) {
+std::vector<Interval> map_through(const std::vector<Interval>& piece,
+                                  const std::vector<Interval>& parts) {
   std::vector<Interval> result;
   std::size_t index = 0;
   std::int64_t passed = 0;  // elements of the piece before piece[index]
@@ -99,7 +101,8 @@ void check_ranks(const std::vector<CutAxis>& axes) {
   std::int64_t shards = 1;
   for (const CutAxis& axis : axes) {
     if (axis.ranks < 1) {
-      throw UsageError("a dim cannot be cut over an axis of " + counted(axis.ranks, "rank", "ranks"))
+      throw UsageError("a dim cannot be cut over an axis of " +
+                       counted(axis.ranks, "rank", "ranks"))
           .fact("cut", describe(axis))
           .hint("an axis has at least one rank");
     }
@@ -116,8 +119,8 @@ void check_row_count(const std::vector<Row>& rows, std::size_t pieces, const Cut
                      const char* what) {
   if (rows.size() <= 1 || rows.size() == pieces) return;
   throw UsageError("a cut lists " + std::string(what) + " for " +
-                   counted(static_cast<std::int64_t>(rows.size()), "piece", "pieces") + " but the axes before it leave " +
-                   std::to_string(pieces))
+                   counted(static_cast<std::int64_t>(rows.size()), "piece", "pieces") +
+                   " but the axes before it leave " + std::to_string(pieces))
       .fact("cut", describe(axis))
       .hint("give one entry for all pieces, or one for each");
 }
@@ -132,8 +135,9 @@ void check_sums(const CutAxis& axis, const std::vector<std::int64_t>& piece_leng
     for (std::int64_t size : sizes) overflow |= __builtin_add_overflow(sum, size, &sum);
     overflow |= __builtin_mul_overflow(sum, blocks, &sum);
     if (overflow || sum != piece_lengths[piece]) {
-      throw UsageError("the given shard sizes add up to " + (overflow ? "too much" : std::to_string(sum)) +
-                       " where " + std::to_string(piece_lengths[piece]) + " elements are cut")
+      throw UsageError("the given shard sizes add up to " +
+                       (overflow ? "too much" : std::to_string(sum)) + " where " +
+                       std::to_string(piece_lengths[piece]) + " elements are cut")
           .fact("cut", describe(axis))
           .hint("the sizes of all ranks, times the blocks, must add up to the size of the piece");
     }
@@ -153,7 +157,8 @@ bool sizes_are_even(const CutAxis& axis, const std::vector<std::int64_t>& piece_
     const auto index = static_cast<std::int64_t>(piece);
     const std::int64_t run = piece_lengths[piece] / axis.cut.blocks_of(index);
     for (std::int64_t rank = 0; rank < axis.ranks; ++rank) {
-      if ((*axis.cut.sizes_of(index))[static_cast<std::size_t>(rank)] != even_chunk(run, axis.ranks, rank).size) {
+      if ((*axis.cut.sizes_of(index))[static_cast<std::size_t>(rank)] !=
+          even_chunk(run, axis.ranks, rank).size) {
         return false;
       }
     }
@@ -161,18 +166,21 @@ bool sizes_are_even(const CutAxis& axis, const std::vector<std::int64_t>& piece_
   return true;
 }
 
-// The fewest blocks that mean the same: runs of ceil(length / blocks) may use the dim up early.
-std::vector<std::int64_t> fewest_blocks(const Cut& cut, const std::vector<std::int64_t>& piece_lengths) {
-  std::vector<std::int64_t> result;
+// The fewest blocks that mean the same: runs of ceil(length / blocks) may use the dim up early. One
+// number for all pieces if there is one that gives all of them their runs.
+std::vector<std::int64_t> fewest_blocks(const Cut& cut,
+                                        const std::vector<std::int64_t>& piece_lengths) {
+  std::vector<std::int64_t> runs;
+  std::vector<std::int64_t> fewest;
   for (std::size_t piece = 0; piece < piece_lengths.size(); ++piece) {
-    const std::int64_t length = piece_lengths[piece];
-    if (length == 0) {
-      result.push_back(1);
-      continue;
-    }
-    result.push_back(ceil_div(length, ceil_div(length, cut.blocks_of(static_cast<std::int64_t>(piece)))));
+    runs.push_back(ceil_div(piece_lengths[piece], cut.blocks_of(static_cast<std::int64_t>(piece))));
+    fewest.push_back(runs.back() == 0 ? 1 : ceil_div(piece_lengths[piece], runs.back()));
   }
-  return result;
+  const std::int64_t most = *std::max_element(fewest.begin(), fewest.end());
+  for (std::size_t piece = 0; piece < piece_lengths.size(); ++piece) {
+    if (ceil_div(piece_lengths[piece], most) != runs[piece]) return fewest;
+  }
+  return {most};
 }
 
 }  // namespace
@@ -221,7 +229,9 @@ struct DimCut::Level {
     return parts;
   }
 
-  std::int64_t begin_of(std::int64_t rank) const { return chunk(std::min(run, length), rank).begin; }
+  std::int64_t begin_of(std::int64_t rank) const {
+    return chunk(std::min(run, length), rank).begin;
+  }
 
   // The rank that holds the element at `in_run` of a run.
   std::int64_t rank_at(std::int64_t run_length, std::int64_t in_run) const {
@@ -259,8 +269,9 @@ void DimCut::simplify(std::size_t index, const std::vector<std::int64_t>& piece_
   check_row_count(sizes, piece_lengths.size(), axis, "sizes");
   if (!sizes.empty()) {
     if (static_cast<std::int64_t>(sizes.front().size()) != axis.ranks) {
-      throw UsageError("a ragged cut lists " + counted(static_cast<std::int64_t>(sizes.front().size()), "size", "sizes") + " for an axis of " +
-                       counted(axis.ranks, "rank", "ranks"))
+      throw UsageError("a ragged cut lists " +
+                       counted(static_cast<std::int64_t>(sizes.front().size()), "size", "sizes") +
+                       " for an axis of " + counted(axis.ranks, "rank", "ranks"))
           .fact("cut", describe(axis))
           .hint("give one size per rank along the axis");
     }
@@ -355,7 +366,8 @@ std::vector<Share> DimCut::owners(Interval interval) const {
           const std::int64_t child = piece * cut.ranks + rank;
           Piece& target = next[child];
           target.length = cut.size_of(rank);
-          const std::int64_t local = run_index * cut.chunk(cut.run, rank).size + in_run - chunk.begin;
+          const std::int64_t local =
+              run_index * cut.chunk(cut.run, rank).size + in_run - chunk.begin;
           target.parts.push_back({child, {part.whole.begin, take}, local});
           part.whole = {part.whole.begin + take, part.whole.size - take};
           part.local_begin += take;
@@ -367,9 +379,10 @@ std::vector<Share> DimCut::owners(Interval interval) const {
   std::vector<Share> shares;
   for (const auto& [piece, content] : pieces) {
     for (const Share& part : content.parts) {
-      const bool continues = !shares.empty() && shares.back().shard == part.shard &&
-                             shares.back().whole.end() == part.whole.begin &&
-                             shares.back().local_begin + shares.back().whole.size == part.local_begin;
+      const bool continues =
+          !shares.empty() && shares.back().shard == part.shard &&
+          shares.back().whole.end() == part.whole.begin &&
+          shares.back().local_begin + shares.back().whole.size == part.local_begin;
       if (continues) {
         shares.back().whole.size += part.whole.size;
       } else {

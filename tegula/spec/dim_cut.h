@@ -54,9 +54,9 @@ class DimCut {
  public:
   // A dim that no axis cuts.
   explicit DimCut(std::int64_t size);
-  // UsageError if given sizes do not add up to the pieces they cut, if a list of blocks or sizes has
-  // not one entry per piece, or if a number makes no sense (a negative size, no ranks, more shards
-  // than 63 bits count). Cuts are stored in their simplest form: sizes that are the even
+  // UsageError if given sizes do not add up to the pieces they cut, if a list of blocks or sizes
+  // has not one entry per piece, or if a number makes no sense (a negative size, no ranks, more
+  // shards than 63 bits count). Cuts are stored in their simplest form: sizes that are the even
   // ones become an even cut, equal entries become one. Cost: O(shards) if a cut is not even.
   DimCut(std::int64_t size, std::vector<CutAxis> axes);
 

@@ -34,8 +34,9 @@ void check_shape(const Shape& shape, DType dtype) {
 
 void check_stride(const Shape& shape, const Shape& stride, DType dtype) {
   if (stride.size() != shape.size()) {
-    throw UsageError("a tensor with " + counted(static_cast<std::int64_t>(shape.size()), "dim", "dims") +
-                     " cannot have " + counted(static_cast<std::int64_t>(stride.size()), "stride", "strides"))
+    throw UsageError(
+        "a tensor with " + counted(static_cast<std::int64_t>(shape.size()), "dim", "dims") +
+        " cannot have " + counted(static_cast<std::int64_t>(stride.size()), "stride", "strides"))
         .fact("tensor", shape_text(dtype, shape))
         .fact("strides", bracketed(stride))
         .hint("give one stride per dim");
@@ -50,6 +51,14 @@ void check_stride(const Shape& shape, const Shape& stride, DType dtype) {
   }
 }
 
+// The step of the next slower dim.
+std::int64_t step_over(std::int64_t step, std::int64_t size, const Shape& shape) {
+  if (!__builtin_mul_overflow(step, std::max<std::int64_t>(size, 1), &step)) return step;
+  throw UsageError("strides of these sizes do not fit in 63 bits")
+      .fact("sizes", bracketed(shape))
+      .hint("check the sizes");
+}
+
 }  // namespace
 
 Shape row_major_strides(const Shape& shape) {
@@ -57,7 +66,7 @@ Shape row_major_strides(const Shape& shape) {
   std::int64_t step = 1;
   for (std::size_t dim = shape.size(); dim-- > 0;) {
     stride[dim] = step;
-    step *= std::max<std::int64_t>(shape[dim], 1);
+    if (dim > 0) step = step_over(step, shape[dim], shape);
   }
   return stride;
 }
@@ -83,11 +92,14 @@ std::size_t TensorMeta::hash() const {
 
 std::string to_string(const TensorMeta& meta) {
   std::string text = shape_text(meta.dtype(), meta.shape());
-  if (meta.stride() != row_major_strides(meta.shape())) text += " strides " + bracketed(meta.stride());
+  if (meta.stride() != row_major_strides(meta.shape()))
+    text += " strides " + bracketed(meta.stride());
   return text;
 }
 
-std::ostream& operator<<(std::ostream& out, const TensorMeta& meta) { return out << to_string(meta); }
+std::ostream& operator<<(std::ostream& out, const TensorMeta& meta) {
+  return out << to_string(meta);
+}
 
 TensorMeta parse_tensor_meta(Scanner& scan) {
   const DType dtype = parse_dtype(scan.identifier());
@@ -107,6 +119,15 @@ TensorMeta parse_tensor_meta(std::string_view text) {
 }
 
 Shape dense_strides_like(const Shape& shape, const Shape& like_stride) {
+  if (shape.size() != like_stride.size()) {
+    throw UsageError("cannot lay out " +
+                     counted(static_cast<std::int64_t>(shape.size()), "dim", "dims") +
+                     " in the order of " +
+                     counted(static_cast<std::int64_t>(like_stride.size()), "stride", "strides"))
+        .fact("sizes", bracketed(shape))
+        .fact("strides", bracketed(like_stride))
+        .hint("give one stride per dim");
+  }
   std::vector<std::size_t> order(shape.size());  // from the slowest dim to the fastest
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -117,7 +138,7 @@ Shape dense_strides_like(const Shape& shape, const Shape& like_stride) {
     const std::size_t dim = order[index];
     if (like_stride[dim] == 0) continue;
     stride[dim] = step;
-    step *= std::max<std::int64_t>(shape[dim], 1);
+    if (index > 0) step = step_over(step, shape[dim], shape);
   }
   return stride;
 }
