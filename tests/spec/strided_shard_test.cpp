@@ -19,6 +19,7 @@ constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 void expect_same_slices(const DTensorSpec& a, const DTensorSpec& b) {
+  if (::testing::Test::HasFatalFailure()) return;  // one is enough to read
   ASSERT_EQ(a.mesh(), b.mesh());
   for (const Coordinate& at : all_coordinates(a.mesh().shape())) {
     const TensorSlice slice = slice_at(a, at);
@@ -126,7 +127,7 @@ TEST(StridedShardLaw, WhateverPyTorchWritesIsReadAndWrittenAgainAsTheSameSlices)
     }
   }
   EXPECT_GT(cases, 20'000);
-  EXPECT_LT(refused, 100);
+  EXPECT_LT(refused, cases / 100);
 }
 
 TEST(StridedShardLaw, GeneratedSpecsAreReadBackAsTheSameSlicesOrRefused) {
