@@ -88,6 +88,9 @@ Shape whole_shape(const Shape& local, const DeviceMesh& mesh, const Placements& 
         .hint("give one placement per axis, with shard dims that the tensor has");
   };
   if (placements.size() != mesh.ndim()) throw refuse("there is not one placement per axis");
+  if (std::any_of(local.begin(), local.end(), [](std::int64_t size) { return size < 0; })) {
+    throw refuse("a size is negative");
+  }
   Shape whole = local;
   const auto ndim = static_cast<std::int64_t>(local.size());
   for (std::size_t axis = 0; axis < placements.size(); ++axis) {
@@ -104,6 +107,8 @@ Shape whole_shape(const Shape& local, const DeviceMesh& mesh, const Placements& 
 
 std::vector<OwnedBox> owners(const DTensorSpec& spec, const Box& box, std::int64_t fiber) {
   check_box(spec, box);
+  spec.mesh().rank_at(Coordinate(spec.mesh().ndim(), 0),
+                      fiber);  // throws if there is no such fiber
   std::vector<PartialBox> boxes{{Coordinate(spec.mesh().ndim(), -1), {}, {}}};
   for (std::size_t dim = 0; dim < box.size(); ++dim) {
     const DimCut& cut = spec.dim_cuts()[dim];

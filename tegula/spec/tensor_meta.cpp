@@ -41,12 +41,22 @@ void check_stride(const Shape& shape, const Shape& stride, DType dtype) {
         .fact("strides", bracketed(stride))
         .hint("give one stride per dim");
   }
-  for (std::int64_t step : stride) {
+  std::int64_t last = 0;  // the offset of the last element
+  for (std::size_t dim = 0; dim < stride.size(); ++dim) {
+    const std::int64_t step = stride[dim];
     if (step < 0) {
       throw UsageError("a tensor cannot have a stride of " + std::to_string(step))
           .fact("tensor", shape_text(dtype, shape))
           .fact("strides", bracketed(stride))
           .hint("strides are 0 or more");
+    }
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(std::max<std::int64_t>(shape[dim] - 1, 0), step, &reach) ||
+        __builtin_add_overflow(last, reach, &last)) {
+      throw UsageError("the strides of a tensor reach further than 63 bits count")
+          .fact("tensor", shape_text(dtype, shape))
+          .fact("strides", bracketed(stride))
+          .hint("check the strides");
     }
   }
 }
