@@ -8,8 +8,11 @@
 //   spec/dtensor_spec.h    DTensorSpec: mesh + placements + whole shape; interned
 //   spec/slices.h          who holds which slice
 //   bridge/tiles.h         cutting a plain tensor into tiles and joining them
+//   comm/world.h           World: the ranks of a job, run_ranks; meshes over them
+//   comm/group.h           Group: collectives among some of them
 #pragma once
 
 #include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/world.h"
 #include "tegula/core.h"

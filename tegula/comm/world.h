@@ -13,9 +13,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tegula/comm/group.h"
+#include "tegula/mesh/device_mesh.h"
 
 namespace tegula {
 
@@ -24,8 +26,8 @@ struct WorldState;
 }
 
 struct WorldOptions {
-  // "shm", "gloo", "mpi", "nccl"; empty: what the launcher said, else shm for groups on one host and
-  // gloo for the others.
+  // "shm", "gloo", "mpi", "nccl"; empty: what the launcher said, else shm for groups on one host
+  // and gloo for the others.
   std::string backend;
   // How long a rank waits for another; empty: what the launcher said, else five minutes.
   std::optional<std::chrono::milliseconds> timeout;
@@ -63,6 +65,14 @@ class World {
   // take part in that, when each first calls it. UsageError for ranks that repeat or do not exist.
   Group group(const std::vector<int>& ranks, const GroupOptions& options = {}) const;
 
+  // A mesh over ranks of this world: all of them in order, or the listed ones. UsageError if the
+  // sizes need more ranks than there are, or a listed rank does not exist.
+  DeviceMesh mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ranks = {}) const;
+  // My group along an axis of a mesh, made at the first call as above, over the backend and with
+  // the option "timeout" (seconds) that the axis asks for. UsageError if this rank is not in the
+  // mesh.
+  Group group(const DeviceMesh& mesh, std::string_view axis) const;
+
   // Breaks all groups of this world on this host: calls of all ranks throw `reason`.
   void abort(const std::string& reason) const;
 
@@ -72,9 +82,10 @@ class World {
   std::shared_ptr<comm::WorldState> state_;
 };
 
-// Runs `body` as `ranks` ranks, each on a thread of its own with one torch thread, and waits for all.
-// If one throws, the calls of the others end with an error, and what it threw is thrown here: an
-// Error with the fact "rank", anything else as a std::runtime_error that names the rank.
-void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOptions& options = {});
+// Runs `body` as `ranks` ranks, each on a thread of its own with one torch thread, and waits for
+// all. If one throws, the calls of the others end with an error, and what it threw is thrown here:
+// an Error with the fact "rank", anything else as a std::runtime_error that names the rank.
+void run_ranks(int ranks, const std::function<void(World&)>& body,
+               const WorldOptions& options = {});
 
 }  // namespace tegula

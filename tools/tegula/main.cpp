@@ -6,6 +6,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tools/tegula/commands.h"
+#include "tools/tegula/run.h"
 
 namespace {
 
@@ -42,6 +43,24 @@ int dispatch(int argc, char** argv) {
       ->required();
   spec_command->add_flag("--all", spec.all, "List everything, however long");
 
+  tegula::cli::RunOptions run;
+  CLI::App* run_command = app.add_subcommand("run", "Run a program as the ranks of a job");
+  run_command->add_option("-n,--ranks", run.ranks, "Ranks on this host")->capture_default_str();
+  run_command->add_option("--backend", run.backend, "shm, gloo or mpi; otherwise Tegula chooses")
+      ->check(CLI::IsMember({"shm", "gloo", "mpi"}));
+  run_command->add_option("--nodes", run.nodes, "Hosts; this command runs on each of them")
+      ->capture_default_str();
+  run_command->add_option("--node-rank", run.node_rank, "Which of the hosts this is, from 0")
+      ->capture_default_str();
+  run_command->add_option("--rendezvous", run.rendezvous, "host:port, a free port of host 0");
+  run_command->add_option("--timeout", run.timeout, "Seconds that a rank waits for another (300)");
+  run_command
+      ->add_option("--max-restarts", run.max_restarts, "Restart all ranks so often when one fails")
+      ->capture_default_str();
+  run_command->prefix_command();
+  run_command->footer(
+      "The program and its arguments come last: tegula run -n 4 ./prog --its-own-option");
+
   tegula::cli::BenchCall bench;
   CLI::App* bench_command =
       app.add_subcommand("bench", "Measure, beside the alternatives: GROUP [--peer] [--json FILE]");
@@ -57,6 +76,10 @@ int dispatch(int argc, char** argv) {
   }
   if (mesh_command->parsed()) return tegula::cli::show_mesh(mesh, std::cout);
   if (spec_command->parsed()) return tegula::cli::show_spec(spec, std::cout);
+  if (run_command->parsed()) {
+    run.command = run_command->remaining();
+    return tegula::cli::run(run);
+  }
   bench.arguments = bench_command->remaining();
   return tegula::cli::run_bench(bench);
 }

@@ -1,0 +1,68 @@
+// Meshes over a world's ranks. A mesh is a value and makes no connections; a group along one of its
+// axes is made when it is first asked for, by its members alone.
+#include <charconv>
+
+#include "tegula/base/error.h"
+#include "tegula/base/text.h"
+#include "tegula/comm/world.h"
+
+namespace tegula {
+namespace {
+
+void check_fits(const DeviceMesh& mesh, const World& world) {
+  for (std::int64_t rank : mesh.ranks()) {
+    if (rank < world.size()) continue;
+    throw UsageError("the world has no rank " + std::to_string(rank) + " for this mesh")
+        .fact("mesh", to_string(mesh))
+        .fact("world", counted(world.size(), "rank", "ranks"))
+        .hint("start more ranks, or make the mesh smaller");
+  }
+}
+
+std::chrono::milliseconds seconds_in(const std::string& text, const MeshAxis& axis) {
+  std::int64_t seconds = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (code == std::errc() && end == text.data() + text.size() && seconds > 0) {
+    return std::chrono::seconds(seconds);
+  }
+  throw UsageError("axis " + quoted(axis.name) + " asks for a timeout that is no number of seconds")
+      .fact("timeout", text)
+      .hint("write it as a whole number: " + axis.name + "=" + std::to_string(axis.size) +
+            "@gloo{timeout=30}");
+}
+
+GroupOptions options_of(const DeviceMesh& mesh, const MeshAxis& axis) {
+  GroupOptions options{axis.name + " of " + to_string(mesh), axis.backend.name, std::nullopt};
+  for (const auto& [key, value] : axis.backend.options) {
+    if (key != "timeout") {
+      throw UsageError("axis " + quoted(axis.name) +
+                       " asks for an option that no backend has: " + quoted(key))
+          .fact("mesh", to_string(mesh))
+          .hint("the options are: timeout");
+    }
+    options.timeout = seconds_in(value, axis);
+  }
+  return options;
+}
+
+}  // namespace
+
+DeviceMesh World::mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ranks) const {
+  DeviceMesh mesh(std::move(axes), std::move(ranks));
+  check_fits(mesh, *this);
+  return mesh;
+}
+
+Group World::group(const DeviceMesh& mesh, std::string_view axis) const {
+  const std::size_t index = mesh.axis_index(axis);
+  const std::optional<std::vector<std::int64_t>> members = mesh.group_of(rank(), index);
+  if (!members) {
+    throw UsageError("rank " + std::to_string(rank()) +
+                     " is not in the mesh and has no group along its axes")
+        .fact("mesh", to_string(mesh))
+        .hint("ask mesh.coordinate_of(world.rank()) first");
+  }
+  return group({members->begin(), members->end()}, options_of(mesh, mesh.axes()[index]));
+}
+
+}  // namespace tegula

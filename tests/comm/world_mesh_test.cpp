@@ -1,0 +1,56 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tegula/base/error.h"
+#include "tegula/comm/world.h"
+
+namespace tegula {
+namespace {
+
+TEST(WorldMesh, GroupsAlongAxesReduceAmongTheirOwnRanks) {
+  run_ranks(6, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", 3}});
+    const at::Tensor mine = at::full({2}, world.rank(), at::kLong);
+    const Coordinate at = mesh.coordinate_of(world.rank()).value();
+    const at::Tensor along_dp = world.group(mesh, "dp").all_reduce(mine, ReduceOp::Sum);
+    const at::Tensor along_tp = world.group(mesh, "tp").all_reduce(mine, ReduceOp::Sum);
+    EXPECT_EQ(along_dp[0].item<std::int64_t>(), 2 * at[1] + 3);
+    EXPECT_EQ(along_tp[0].item<std::int64_t>(), 9 * at[0] + 3);
+    EXPECT_EQ(world.group(mesh["tp"], "tp").ranks(), world.group(mesh, "tp").ranks());
+  });
+}
+
+TEST(WorldMesh, TheOrderOfListedRanksIsTheOrderOfTheGroup) {
+  run_ranks(3, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"x", 3}}, {2, 0, 1});
+    const Group group = world.group(mesh, "x");
+    EXPECT_EQ(group.ranks(), (std::vector<int>{2, 0, 1}));
+    const at::Tensor all = group.all_gather(at::full({1}, world.rank(), at::kLong), 0);
+    EXPECT_TRUE(at::equal(all, at::tensor({2, 0, 1}, at::kLong)));
+  });
+}
+
+TEST(WorldMesh, AnAxisMayAskForABackendAndATimeout) {
+  run_ranks(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"x", 2, {"gloo", {{"timeout", "20"}}}}});
+    EXPECT_EQ(world.group(mesh, "x").engine(), "gloo");
+    EXPECT_TRUE(at::equal(world.group(mesh, "x").all_reduce(at::ones({3}), ReduceOp::Sum),
+                          at::full({3}, 2.F)));
+  });
+}
+
+TEST(WorldMesh, WhatTheWorldCannotServeIsRefused) {
+  run_ranks(2, [](World& world) {
+    EXPECT_THROW(world.mesh({{"x", 3}}), UsageError);
+    EXPECT_THROW(world.mesh({{"x", 2}}, {0, 7}), UsageError);
+    EXPECT_THROW(world.group(world.mesh({{"x", 2}}), "y"), UsageError);
+    EXPECT_THROW(world.group(world.mesh({{"x", 2, {"carrier_pigeon", {}}}}), "x"), UsageError);
+    EXPECT_THROW(world.group(world.mesh({{"x", 2, {"shm", {{"timeout", "soon"}}}}}), "x"),
+                 UsageError);
+    EXPECT_THROW(world.group(world.mesh({{"x", 2, {"shm", {{"speed", "9"}}}}}), "x"), UsageError);
+    if (world.rank() == 1) EXPECT_THROW(world.group(world.mesh({{"x", 1}}), "x"), UsageError);
+  });
+}
+
+}  // namespace
+}  // namespace tegula
