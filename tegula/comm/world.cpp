@@ -1,9 +1,9 @@
 #include "tegula/comm/world.h"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -34,9 +34,9 @@ struct WorldState {
   int local_size = 1;
   std::string backend;
   std::chrono::milliseconds timeout{300'000};
-  std::shared_ptr<shm::Board> board;      // null: imagined
-  std::vector<int> board_ranks;           // of each rank on this host's board; -1: elsewhere
-  c10::intrusive_ptr<c10d::Store> store;  // of all hosts; null: one host
+  std::shared_ptr<shm::Board> board;              // null: imagined
+  std::vector<int> board_ranks;                   // of each rank on this host's board; -1: elsewhere
+  c10::intrusive_ptr<c10d::Store> store;          // of all hosts; null: one host
   std::string rendezvous_host;
   std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
 
@@ -53,9 +53,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 
-std::vector<std::int64_t> widened(const std::vector<int>& ranks) {
-  return {ranks.begin(), ranks.end()};
-}
+std::vector<std::int64_t> widened(const std::vector<int>& ranks) { return {ranks.begin(), ranks.end()}; }
 
 std::vector<int> counted_up(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -67,8 +65,7 @@ void check_ranks(const WorldState& world, const std::vector<int>& ranks) {
   const auto refuse = [&](const std::string& why) {
     throw UsageError("cannot make a group: " + why)
         .fact("ranks", bracketed(widened(ranks)))
-        .fact("world",
-              counted(world.size, "rank", "ranks") + ", I am rank " + std::to_string(world.rank))
+        .fact("world", counted(world.size, "rank", "ranks") + ", I am rank " + std::to_string(world.rank))
         .hint("list each member once; only members may make the group");
   };
   std::set<int> seen;
@@ -104,8 +101,7 @@ std::unique_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
   shm::ChannelOptions options;
   options.name = key;
   options.world_ranks = ranks;
-  for (int rank : ranks)
-    options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
+  for (int rank : ranks) options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
   options.index = index;
   options.timeout = timeout;
   return shm::make_engine(world.board, options);
@@ -132,14 +128,12 @@ std::unique_ptr<Engine> new_engine(const WorldState& world, const std::string& b
   options.store = store_for(world, key);
   if (backend == "gloo") return make_gloo_engine(options);
   if (backend == "nccl") return make_nccl_engine(options);
-  throw UsageError("there is no backend " + tegula::quoted(backend))
-      .hint("choose shm, gloo, mpi or nccl");
+  throw UsageError("there is no backend " + tegula::quoted(backend)).hint("choose shm, gloo, mpi or nccl");
 }
 
 // --- worlds of several hosts ------------------------------------------------------------------
 
-c10::intrusive_ptr<c10d::Store> connect_store(const Place& place,
-                                              std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<c10d::Store> connect_store(const Place& place, std::chrono::milliseconds timeout) {
   if (place.store_host.empty() || place.store_port == 0) {
     throw UsageError("ranks on several hosts need a place to find each other")
         .fact("launcher", place.launcher)
@@ -166,8 +160,7 @@ std::string host_identity() {
 
 std::vector<int> ranks_on_hosts(const WorldState& world) {
   const std::string mine = host_identity();
-  world.store->set("host/" + std::to_string(world.rank),
-                   mine + "#" + std::to_string(world.local_rank));
+  world.store->set("host/" + std::to_string(world.rank), mine + "#" + std::to_string(world.local_rank));
   std::vector<int> places;
   for (int rank = 0; rank < world.size; ++rank) {
     const std::string text = world.store->get_to_str("host/" + std::to_string(rank));
@@ -202,12 +195,12 @@ World World::from_env(const WorldOptions& options) {
     state->board = shm::Board::for_threads(1);
     state->board->join(0);
   } else {
-    state->board = shm::meet_on_host(place.job + "|" + world_name, place.local_rank,
-                                     place.local_size, state->timeout);
+    state->board = shm::meet_on_host(place.job + "|" + world_name, place.local_rank, place.local_size,
+                                     state->timeout);
   }
   if (place.local_size < place.size) {
-    state->store = c10::make_intrusive<c10d::PrefixStore>(
-        world_name, comm::connect_store(place, state->timeout));
+    state->store = c10::make_intrusive<c10d::PrefixStore>(world_name,
+                                                         comm::connect_store(place, state->timeout));
     state->rendezvous_host = place.store_host;
     state->board_ranks = comm::ranks_on_hosts(*state);
   } else {
@@ -226,8 +219,7 @@ World World::alone() {
 
 World World::fake(int size, int rank) {
   if (size < 1 || rank < 0 || rank >= size) {
-    throw UsageError("there is no rank " + std::to_string(rank) + " in a world of " +
-                     std::to_string(size))
+    throw UsageError("there is no rank " + std::to_string(rank) + " in a world of " + std::to_string(size))
         .hint("ranks are 0 ... size - 1");
   }
   auto state = std::make_shared<WorldState>();
@@ -294,8 +286,7 @@ template <class Family>
   } catch (const InternalError& error) {
     throw_of_rank(error, rank);
   } catch (const std::exception& error) {
-    std::throw_with_nested(
-        std::runtime_error("rank " + std::to_string(rank) + ": " + error.what()));
+    std::throw_with_nested(std::runtime_error("rank " + std::to_string(rank) + ": " + error.what()));
   }
 }
 
@@ -312,8 +303,7 @@ std::string sentence_of(const std::exception_ptr& failure) {
   }
 }
 
-World thread_world(const std::shared_ptr<shm::Board>& board, int rank,
-                   const WorldOptions& options) {
+World thread_world(const std::shared_ptr<shm::Board>& board, int rank, const WorldOptions& options) {
   auto state = std::make_shared<WorldState>();
   state->rank = state->local_rank = rank;
   state->size = state->local_size = board->ranks();
@@ -328,8 +318,7 @@ World thread_world(const std::shared_ptr<shm::Board>& board, int rank,
 }  // namespace
 
 void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOptions& options) {
-  if (ranks < 1)
-    throw UsageError("cannot run " + std::to_string(ranks) + " ranks").hint("one or more");
+  if (ranks < 1) throw UsageError("cannot run " + std::to_string(ranks) + " ranks").hint("one or more");
   const std::shared_ptr<shm::Board> board = shm::Board::for_threads(ranks);
   std::mutex mutex;
   std::exception_ptr failure;
