@@ -6,6 +6,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tools/tegula/commands.h"
+#include "tools/tegula/mpi_nodes.h"
 #include "tools/tegula/run.h"
 
 namespace {
@@ -23,6 +24,12 @@ std::string sentence_of(const CLI::ParseError& error, const CLI::App& app, int a
   }
   std::string text = error.what();
   return text.substr(0, text.find('\n'));
+}
+
+// switchboard, host, and the words of a command for that host's shell.
+int run_agent(const std::vector<std::string>& words) {
+  if (words.size() < 3) throw tegula::UsageError("an agent needs a host and a command").hint("mpirun calls it, not you");
+  return tegula::cli::run_mpi_agent(words[0], words[1], tegula::join({words.begin() + 2, words.end()}, " "));
 }
 
 int dispatch(int argc, char** argv) {
@@ -61,6 +68,10 @@ int dispatch(int argc, char** argv) {
   run_command->footer(
       "The program and its arguments come last: tegula run -n 4 ./prog --its-own-option");
 
+  std::vector<std::string> agent;
+  CLI::App* agent_command = app.add_subcommand("mpi-agent", "Called by mpirun to reach another host")->group("");
+  agent_command->prefix_command();
+
   tegula::cli::BenchCall bench;
   CLI::App* bench_command =
       app.add_subcommand("bench", "Measure, beside the alternatives: GROUP [--peer] [--json FILE]");
@@ -80,6 +91,7 @@ int dispatch(int argc, char** argv) {
     run.command = run_command->remaining();
     return tegula::cli::run(run);
   }
+  if (agent_command->parsed()) return run_agent(agent_command->remaining());
   bench.arguments = bench_command->remaining();
   return tegula::cli::run_bench(bench);
 }

@@ -19,6 +19,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
+#include "tools/tegula/mpi_nodes.h"
 #include "tools/tegula/rank_output.h"
 
 namespace tegula::cli {
@@ -29,6 +30,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kGrace = 3s;  // from asking ranks to end to killing them
 constexpr int kCannotStart = 127;
+constexpr int kUsualTimeout = 300;  // seconds
 
 struct Rank {
   int number;
@@ -84,8 +86,14 @@ void set_environment(const RunOptions& options, int rank, const std::string& job
 }
 
 // mpirun starts the ranks, tells them apart and passes the environment on.
-std::vector<std::string> mpi_command(const RunOptions& options) {
-  std::vector<std::string> command = {"mpirun", "-n", std::to_string(options.ranks), "--oversubscribe"};
+std::vector<std::string> mpi_command(const RunOptions& options, const Switchboard* switchboard) {
+  std::vector<std::string> command = {"mpirun", "-n", std::to_string(options.nodes * options.ranks), "--oversubscribe"};
+  if (switchboard != nullptr) {
+    std::vector<std::string> hosts;
+    for (const std::string& host : switchboard->hosts()) hosts.push_back(host + ":" + std::to_string(options.ranks));
+    command.insert(command.end(),
+                   {"--host", join(hosts, ","), "--mca", "plm_rsh_agent", switchboard->agent_command()});
+  }
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
   for (const char* name : {"TEGULA_BACKEND", "TEGULA_TIMEOUT"}) {
     if (std::getenv(name) != nullptr) command.insert(command.end(), {"-x", name});
@@ -94,7 +102,8 @@ std::vector<std::string> mpi_command(const RunOptions& options) {
   return command;
 }
 
-[[noreturn]] void be_rank(const RunOptions& options, int rank, const std::string& job, pid_t launcher) {
+[[noreturn]] void be_rank(const RunOptions& options, const Switchboard* switchboard, int rank,
+                          const std::string& job, pid_t launcher) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(kCannotStart);
@@ -110,7 +119,7 @@ std::vector<std::string> mpi_command(const RunOptions& options) {
   if (options.backend == "mpi") {
     set("TEGULA_BACKEND", "mpi");
     if (options.timeout) set("TEGULA_TIMEOUT", std::to_string(*options.timeout));
-    command = mpi_command(options);
+    command = mpi_command(options, switchboard);
   } else {
     set_environment(options, rank, job);
   }
@@ -124,7 +133,9 @@ std::vector<std::string> mpi_command(const RunOptions& options) {
 
 class Launch {
  public:
-  explicit Launch(const RunOptions& options) : options_(options) {
+  // `switchboard`: for MPI on several nodes, else null.
+  Launch(const RunOptions& options, const Switchboard* switchboard)
+      : options_(options), switchboard_(switchboard) {
     sigset_t signals;
     sigemptyset(&signals);
     for (int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, number);
@@ -155,6 +166,7 @@ class Launch {
   bool is_any_open() const;
 
   const RunOptions& options_;
+  const Switchboard* switchboard_;
   int signals_ = -1;
   sigset_t signals_before_{};
   std::vector<Rank> ranks_;
@@ -183,7 +195,7 @@ void Launch::start(int rank, const std::string& job) {
   if (process == 0) {
     dup2(out[1], 1);
     dup2(err[1], 2);
-    be_rank(options_, rank, job, launcher);
+    be_rank(options_, switchboard_, rank, job, launcher);
   }
   close(out[1]);
   close(err[1]);
@@ -319,7 +331,13 @@ void Launch::print_first_failure() const {
 
 int run(const RunOptions& options) {
   check(options);
-  Launch launch(options);
+  const std::chrono::seconds patience(options.timeout.value_or(kUsualTimeout));
+  std::optional<Switchboard> switchboard;
+  if (options.backend == "mpi" && options.nodes > 1) {
+    if (options.node_rank > 0) return serve_mpi_node(options.rendezvous, options.node_rank, patience);
+    switchboard.emplace(options.rendezvous, options.nodes, patience);
+  }
+  Launch launch(options, switchboard ? &*switchboard : nullptr);
   int code = 0;
   for (int attempt = 0; attempt <= options.max_restarts; ++attempt) {
     code = launch.run_group();
