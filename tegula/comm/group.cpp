@@ -122,14 +122,9 @@ at::Tensor Group::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
 }
 
 void Group::all_reduce_(const at::Tensor& tensor, ReduceOp op) const {
-  Move move = comm::all_reduce_move(party_of(*state_), tensor, op);
-  if (move.input.is_same(tensor)) {
-    move.result = tensor;
-    move.to = move.from;
-    run_now(*state_, move);
-  } else {
-    tensor.copy_(run_now(*state_, move));
-  }
+  const Move move = comm::all_reduce_in_place_move(tensor, op);
+  run_now(*state_, move);
+  if (!move.result.is_same(tensor)) tensor.copy_(move.result);
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) const {

@@ -157,15 +157,30 @@ void Move::run(Engine& engine) const {
   throw InternalError("a message is no collective");
 }
 
-Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
-  check_reducible(dtype_of(tensor), op);
+namespace {
+
+Move all_reduce_between(const at::Tensor& input, const at::Tensor& result, ReduceOp op) {
   Move move;
-  move.input = checked_input(tensor);
-  move.result = new_result(party, tensor, shape_of(tensor));
-  move.call = Call(Kind::AllReduce, dtype_of(tensor), span_of(shape_of(tensor))).reduced_by(op);
-  move.from.push_back(whole(move.input));
-  move.to.push_back(whole(move.result));
+  move.input = input;
+  move.result = result;
+  move.call = Call(Kind::AllReduce, dtype_of(input), span_of(shape_of(input))).reduced_by(op);
+  move.from.push_back(whole(input));
+  move.to.push_back(whole(result));
   return move;
+}
+
+}  // namespace
+
+Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
+  const at::Tensor input = checked_input(tensor);
+  check_reducible(dtype_of(tensor), op);
+  return all_reduce_between(input, new_result(party, tensor, shape_of(tensor)), op);
+}
+
+Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op) {
+  const at::Tensor input = checked_input(tensor);
+  check_reducible(dtype_of(tensor), op);
+  return all_reduce_between(input, input, op);
 }
 
 Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,

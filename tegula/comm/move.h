@@ -37,6 +37,8 @@ using Sizes = std::vector<std::int64_t>;
 
 // Each checks its arguments (UsageError) and allocates the result; see Group for their meaning.
 Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op);
+// The result is the contiguous tensor itself.
+Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op);
 Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes);
 Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
                          const Sizes& sizes);

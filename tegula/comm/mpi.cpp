@@ -1,15 +1,20 @@
 // Open MPI or MPICH. Bytes move by non-blocking calls that are tested until done or until the
 // timeout, which a blocking MPI call could not keep. All pairs of ranks exchange directly.
-#include <mpi.h>
+#include "tegula/comm/mpi.h"
+
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <mutex>
+#include <random>
 
 #include "tegula/base/text.h"
 #include "tegula/comm/c10d_engine.h"
 #include "tegula/comm/engines.h"
+#include "tegula/comm/shm/meeting.h"
+#include "tegula/comm/world_state.h"
 
 namespace tegula::comm {
 namespace {
@@ -232,17 +237,76 @@ MPI_Comm sub_communicator(MPI_Comm parent, const std::vector<int>& ranks, int ta
 
 std::unique_ptr<Engine> make_mpi_engine(const EngineOptions& options) {
   ensure_mpi();
+  const MPI_Comm parent =
+      options.communicator ? *static_cast<const MPI_Comm*>(options.communicator.get()) : MPI_COMM_WORLD;
   int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_size(parent, &size);
   if (*std::max_element(options.ranks.begin(), options.ranks.end()) >= size) {
     throw UsageError("MPI knows of " + counted(size, "rank", "ranks") + " only")
         .fact("group", options.group)
         .hint("start the ranks with mpirun, or with tegula run --backend mpi");
   }
-  auto backend = c10::make_intrusive<MpiBackend>(sub_communicator(MPI_COMM_WORLD, options.ranks, 1),
-                                                 sub_communicator(MPI_COMM_WORLD, options.ranks, 2),
+  auto backend = c10::make_intrusive<MpiBackend>(sub_communicator(parent, options.ranks, 1),
+                                                 sub_communicator(parent, options.ranks, 2),
                                                  options.index, options.size, options.timeout);
   return make_c10d_engine(backend, {"mpi", options.group, options.timeout});
 }
 
+namespace {
+
+// A copy of the communicator, so that our messages and the user's do not mix.
+std::shared_ptr<void> duplicate(MPI_Comm communicator) {
+  auto* copy = new MPI_Comm(MPI_COMM_NULL);
+  check(MPI_Comm_dup(communicator, copy), "MPI_Comm_dup");
+  return {copy, [](void* held) {
+            int flag = 0;
+            MPI_Finalized(&flag);
+            auto* mine = static_cast<MPI_Comm*>(held);
+            if (flag == 0) MPI_Comm_free(mine);
+            delete mine;
+          }};
+}
+
+// The same random number on all ranks: the name of their meeting.
+std::uint64_t agreed_number(MPI_Comm communicator) {
+  std::uint64_t number = std::random_device()() * 0x1'0000'0001ULL ^ std::random_device()();
+  check(MPI_Bcast(&number, sizeof(number), MPI_BYTE, 0, communicator), "MPI_Bcast");
+  return number;
+}
+
+// Every rank's place among the ranks of my host; -1 elsewhere.
+std::vector<int> places_on_host(MPI_Comm communicator, int size) {
+  std::array<char, 512> mine{};
+  host_identity().copy(mine.data(), mine.size() - 1);
+  std::vector<std::array<char, 512>> all(static_cast<std::size_t>(size));
+  check(MPI_Allgather(mine.data(), 512, MPI_BYTE, all.data(), 512, MPI_BYTE, communicator), "MPI_Allgather");
+  std::vector<int> places;
+  int next = 0;
+  for (const auto& host : all) places.push_back(host == mine ? next++ : -1);
+  return places;
+}
+
+}  // namespace
 }  // namespace tegula::comm
+
+namespace tegula {
+
+World from_mpi(MPI_Comm communicator, const WorldOptions& options) {
+  comm::ensure_mpi();
+  auto state = std::make_shared<comm::WorldState>();
+  state->communicator = comm::duplicate(communicator);
+  MPI_Comm_rank(communicator, &state->rank);
+  MPI_Comm_size(communicator, &state->size);
+  state->board_ranks = comm::places_on_host(communicator, state->size);
+  state->local_rank = state->board_ranks[static_cast<std::size_t>(state->rank)];
+  state->local_size = static_cast<int>(std::count_if(state->board_ranks.begin(), state->board_ranks.end(),
+                                                     [](int place) { return place >= 0; }));
+  state->backend = options.backend;
+  if (state->backend.empty() && state->local_size < state->size) state->backend = "mpi";
+  state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
+  const std::string job = "mpi " + std::to_string(comm::agreed_number(communicator));
+  state->board = shm::meet_on_host(job, state->local_rank, state->local_size, state->timeout);
+  return World(state);
+}
+
+}  // namespace tegula
