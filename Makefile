@@ -38,7 +38,7 @@ test-all: build
 	@$(CTEST)
 
 bench: build
-	@$(BUILD)/bin/tegula bench $(GROUP) $(ARGS)
+	@TEGULA_PYTHON=$(CURDIR)/build/venv/bin/python $(BUILD)/bin/tegula bench $(GROUP) $(ARGS)
 
 lint: build
 	@scripts/lint $(BUILD)

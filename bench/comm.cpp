@@ -5,8 +5,8 @@
 #include <ATen/Parallel.h>
 #include <sched.h>
 #include <sys/wait.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -47,7 +47,8 @@ double time_of(const Group& group, const Size& size, const std::function<void()>
     group.barrier();
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < size.calls; ++i) call();
-    const double mine = std::chrono::duration<double, std::micro>(Clock::now() - start).count() / size.calls;
+    const double mine =
+        std::chrono::duration<double, std::micro>(Clock::now() - start).count() / size.calls;
     const at::Tensor slowest = group.all_reduce(at::full({1}, mine, at::kDouble), ReduceOp::Max);
     if (round >= 0) times.push_back(slowest.item<double>());
   }
@@ -74,23 +75,28 @@ void measure_ours(const Group& group, const Size& size, const std::string& suffi
   record("all-reduce", [&] { result = group.all_reduce(whole, ReduceOp::Sum); });
   check(at::all(result == sum).item<bool>(), "all-reduce");
   record("all-gather", [&] { result = group.all_gather(part, 0); });
-  check(result.sum(at::kDouble).item<double>() == static_cast<double>(count / n) * sum, "all-gather");
+  check(result.sum(at::kDouble).item<double>() == static_cast<double>(count / n) * sum,
+        "all-gather");
   record("reduce-scatter", [&] { result = group.reduce_scatter(whole, 0, ReduceOp::Sum); });
   check(at::all(result == sum).item<bool>(), "reduce-scatter");
   record("all-to-all", [&] { result = group.all_to_all(whole, 0, 0); });
-  check(result.sum(at::kDouble).item<double>() == static_cast<double>(count / n) * sum, "all-to-all");
+  check(result.sum(at::kDouble).item<double>() == static_cast<double>(count / n) * sum,
+        "all-to-all");
   record("all-to-all dim 1 to 0", [&] { result = group.all_to_all(rows, 1, 0); });
-  check(result.sum(at::kDouble).item<double>() == static_cast<double>(count / n) * sum, "all-to-all of columns");
+  check(result.sum(at::kDouble).item<double>() == static_cast<double>(count / n) * sum,
+        "all-to-all of columns");
   result = at::empty_like(whole);
   const double bound = time_of(group, size, [&] {
     std::memcpy(result.data_ptr(), whole.data_ptr(), static_cast<std::size_t>(size.bytes));
   });
-  for (const char* name : {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "all-to-all dim 1 to 0"}) {
+  for (const char* name :
+       {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "all-to-all dim 1 to 0"}) {
     times[name + suffix + "\tmemcpy"] = bound;
   }
 }
 
-void measure_gloo(const World& world, const Group& clock, const Size& size, const std::string& suffix, Times& times) {
+void measure_gloo(const World& world, const Group& clock, const Size& size,
+                  const std::string& suffix, Times& times) {
   const Group group = world.group(clock.ranks(), {"bench", "gloo", std::nullopt});
   const c10::intrusive_ptr<c10d::Backend> gloo = group.backend();
   const std::int64_t count = size.bytes / 4;
@@ -117,7 +123,8 @@ void measure(const World& world, Times& times) {
   const Group group = world.group();
   for (const Size& size : kSizes) {
     if (size.bytes > (1 << 20) && world.size() > 4) continue;
-    const std::string suffix = std::string(" ") + size.name + " " + std::to_string(world.size()) + " ranks";
+    const std::string suffix =
+        std::string(" ") + size.name + " " + std::to_string(world.size()) + " ranks";
     measure_ours(group, size, suffix, times);
     measure_gloo(world, group, size, suffix, times);
   }
@@ -163,14 +170,16 @@ void bind_to_processor(int rank, int ranks) {
 std::string run_job(int ranks, int number) {
   int ends[2];
   if (pipe(ends) != 0) throw UsageError("cannot make a pipe");
-  const std::string job = "bench " + std::to_string(getpid()) + " " + std::to_string(ranks) + " " + std::to_string(number);
+  const std::string job = "bench " + std::to_string(getpid()) + " " + std::to_string(ranks) + " " +
+                          std::to_string(number);
   for (int rank = 0; rank < ranks; ++rank) {
     if (fork() == 0) be_rank(rank, ranks, job, ends[1]);
   }
   close(ends[1]);
   std::string text;
   char buffer[4096];
-  for (ssize_t count; (count = read(ends[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<std::size_t>(count));
+  for (ssize_t count; (count = read(ends[0], buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<std::size_t>(count));
   close(ends[0]);
   bool failed = false;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -190,11 +199,14 @@ std::vector<Measurement> run_comm() {
     std::map<std::pair<std::string, std::string>, std::vector<double>> all;
     for (int job = 0; job < kJobs; ++job) {
       std::istringstream lines(run_job(ranks, job));
-      for (std::string name, who, time; std::getline(lines, name, '\t') && std::getline(lines, who, '\t') && std::getline(lines, time);) {
+      for (std::string name, who, time; std::getline(lines, name, '\t') &&
+                                        std::getline(lines, who, '\t') &&
+                                        std::getline(lines, time);) {
         all[{name, who}].push_back(std::stod(time));
       }
     }
-    for (const auto& [key, times] : all) measurements.push_back({"comm", key.first, key.second, median(times), "us"});
+    for (const auto& [key, times] : all)
+      measurements.push_back({"comm", key.first, key.second, median(times), "us"});
   }
   return measurements;
 }

@@ -30,22 +30,26 @@ void register_specs() {
     const DeviceMesh mesh = square_mesh(64);
     const Placements placements{Replicate(), Shard(0)};
     std::int64_t size = 1;
-    for (auto _ : state) DoNotOptimize(DTensorSpec(mesh, placements, TensorMeta({size++, 4096}, DType::F32)));
+    for (auto _ : state)
+      DoNotOptimize(DTensorSpec(mesh, placements, TensorMeta({size++, 4096}, DType::F32)));
   });
   register_case("copy and compare a spec", [](State& state) {
-    const DTensorSpec spec(square_mesh(64), {Replicate(), Shard(0)}, TensorMeta({1024, 4096}, DType::F32));
+    const DTensorSpec spec(square_mesh(64), {Replicate(), Shard(0)},
+                           TensorMeta({1024, 4096}, DType::F32));
     for (auto _ : state) {
       const DTensorSpec copy = spec;
       DoNotOptimize(copy == spec);
     }
   });
   register_case("local shape", [](State& state) {
-    const DTensorSpec spec(square_mesh(64), {Shard(0), Shard(1)}, TensorMeta({1000, 4097}, DType::F32));
+    const DTensorSpec spec(square_mesh(64), {Shard(0), Shard(1)},
+                           TensorMeta({1000, 4097}, DType::F32));
     const Coordinate at{3, 5};
     for (auto _ : state) DoNotOptimize(local_shape(spec, at));
   });
   register_case("local slice", [](State& state) {
-    const DTensorSpec spec(square_mesh(64), {Shard(0), Shard(1)}, TensorMeta({1000, 4097}, DType::F32));
+    const DTensorSpec spec(square_mesh(64), {Shard(0), Shard(1)},
+                           TensorMeta({1000, 4097}, DType::F32));
     const Coordinate at{3, 5};
     for (auto _ : state) DoNotOptimize(slice_at(spec, at));
   });

@@ -25,7 +25,8 @@ class Collector : public benchmark::BenchmarkReporter {
     std::vector<Measurement> result;
     for (const std::string& name : order_) {
       std::vector<double>& times = times_[name];
-      std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+      std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                       times.end());
       result.push_back({group, name, "tegula", times[times.size() / 2], "us"});
     }
     return result;

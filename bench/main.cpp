@@ -46,7 +46,8 @@ int run(int argc, char** argv) {
   std::ofstream file;
   if (!json.empty()) {
     file.open(json);
-    if (!file) throw tegula::UsageError("cannot write " + tegula::quoted(json)).hint("check the path");
+    if (!file)
+      throw tegula::UsageError("cannot write " + tegula::quoted(json)).hint("check the path");
   }
   std::vector<Measurement> all;
   for (const std::string& name : chosen_groups(group)) {

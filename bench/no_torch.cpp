@@ -5,7 +5,8 @@
 namespace tegula::bench {
 
 std::vector<Measurement> run_comm() {
-  throw UsageError("this Tegula was built without libtorch").hint("build the preset dev or release");
+  throw UsageError("this Tegula was built without libtorch")
+      .hint("build the preset dev or release");
 }
 
 }  // namespace tegula::bench

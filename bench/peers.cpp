@@ -16,10 +16,12 @@ std::vector<Measurement> run_peer(const std::string& group) {
   const std::string command = std::string("'") + (python != nullptr ? python : "python3") + "' '" +
                               TEGULA_PEER_SCRIPTS + "/" + group + ".py' 2>/dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw UsageError("cannot start the peer").fact("command", command).hint("set TEGULA_PYTHON");
+  if (pipe == nullptr)
+    throw UsageError("cannot start the peer").fact("command", command).hint("set TEGULA_PYTHON");
   std::string output;
   std::array<char, 4096> chunk{};
-  while (const std::size_t got = std::fread(chunk.data(), 1, chunk.size(), pipe)) output.append(chunk.data(), got);
+  while (const std::size_t got = std::fread(chunk.data(), 1, chunk.size(), pipe))
+    output.append(chunk.data(), got);
   const int status = pclose(pipe);
   if (status != 0) {
     throw UsageError("the peer's benchmark failed")

@@ -17,7 +17,12 @@ constexpr const char* kOurs = "tegula";
 // Three significant digits.
 std::string short_number(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : value >= 1 ? "%.2f" : "%.3f", value);
+  std::snprintf(text, sizeof text,
+                value >= 100  ? "%.0f"
+                : value >= 10 ? "%.1f"
+                : value >= 1  ? "%.2f"
+                              : "%.3f",
+                value);
   return text;
 }
 
@@ -41,9 +46,13 @@ std::string to_json(const Measurement& measurement) {
 Measurement from_json(const std::string& line) {
   try {
     const nlohmann::json value = nlohmann::json::parse(line);
-    return {value.at("group"), value.at("case"), value.at("who"), value.at("value"), value.at("unit")};
+    return {value.at("group"), value.at("case"), value.at("who"), value.at("value"),
+            value.at("unit")};
   } catch (const nlohmann::json::exception& error) {
-    throw UsageError("a line is no measurement").fact("line", line).fact("why", error.what()).hint("one JSON object per line");
+    throw UsageError("a line is no measurement")
+        .fact("line", line)
+        .fact("why", error.what())
+        .hint("one JSON object per line");
   }
 }
 
@@ -72,8 +81,10 @@ void print_table(const std::vector<Measurement>& measurements, std::ostream& out
       row.push_back(theirs == found.end() ? "" : short_number(theirs->second.value));
       if (theirs != found.end()) row[1] = theirs->second.unit;
       if (who == kOurs) continue;
-      const bool comparable = theirs != found.end() && ours != found.end() && ours->second.value > 0;
-      ratios.push_back(comparable ? short_number(theirs->second.value / ours->second.value) + "x" : "");
+      const bool comparable =
+          theirs != found.end() && ours != found.end() && ours->second.value > 0;
+      ratios.push_back(comparable ? short_number(theirs->second.value / ours->second.value) + "x"
+                                  : "");
     }
     row.insert(row.end(), ratios.begin(), ratios.end());
     table.add(std::move(row));

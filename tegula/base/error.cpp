@@ -8,7 +8,8 @@ namespace {
 constexpr std::size_t kLabelWidth = 8;
 
 void append_line(std::string& message, const std::string& label, const std::string& text) {
-  message += "\n  " + label + std::string(std::max(kLabelWidth, label.size() + 1) - label.size(), ' ') + text;
+  message += "\n  " + label +
+             std::string(std::max(kLabelWidth, label.size() + 1) - label.size(), ' ') + text;
 }
 
 }  // namespace

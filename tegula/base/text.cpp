@@ -140,12 +140,13 @@ std::vector<std::int64_t> Scanner::integers_until(std::string_view close) {
 
 void Scanner::fail(const std::string& expected) const {
   const std::size_t place = next();
-  const std::string found = place == text_.size()
-                                ? "the text ends"
-                                : quoted(text_.substr(place, 12)) + " stands";
-  throw UsageError("cannot read " + std::string(what_) + ": expected " + expected + " where " + found)
-      .fact("text", text_.size() > kLongestShown ? std::string(text_.substr(0, kLongestShown)) + " ..."
-                                                 : std::string(text_))
+  const std::string found =
+      place == text_.size() ? "the text ends" : quoted(text_.substr(place, 12)) + " stands";
+  throw UsageError("cannot read " + std::string(what_) + ": expected " + expected + " where " +
+                   found)
+      .fact("text", text_.size() > kLongestShown
+                        ? std::string(text_.substr(0, kLongestShown)) + " ..."
+                        : std::string(text_))
       .fact("place", "character " + std::to_string(place + 1))
       .hint("write " + std::string(what_) + " like " + std::string(form_));
 }

@@ -15,7 +15,8 @@
 namespace tegula {
 namespace {
 
-void check_tensor(const at::Tensor& tensor, const Shape& shape, const DTensorSpec& spec, const std::string& what) {
+void check_tensor(const at::Tensor& tensor, const Shape& shape, const DTensorSpec& spec,
+                  const std::string& what) {
   if (tensor.defined() && tensor.sizes().vec() == shape &&
       tensor.scalar_type() == scalar_type_of(spec.meta().dtype())) {
     return;
@@ -30,7 +31,8 @@ void check_tensor(const at::Tensor& tensor, const Shape& shape, const DTensorSpe
 }
 
 // Calls visit(box of the whole, box of the tile) for every box of a slice.
-void for_each_box(const TensorSlice& slice, const std::function<void(const Box&, const Box&)>& visit) {
+void for_each_box(const TensorSlice& slice,
+                  const std::function<void(const Box&, const Box&)>& visit) {
   Box whole(slice.size());
   Box tile(slice.size());
   const std::function<void(std::size_t)> choose = [&](std::size_t dim) {
@@ -59,20 +61,27 @@ at::Tensor view_of(at::Tensor tensor, const Box& box) {
 at::Tensor reduce_two(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum:
-    case ReduceOp::Avg: return a + b;
-    case ReduceOp::Min: return at::minimum(a, b);
-    case ReduceOp::Max: return at::maximum(a, b);
-    case ReduceOp::Product: return a * b;
-    case ReduceOp::Band: return at::bitwise_and(a, b);
-    case ReduceOp::Bor: return at::bitwise_or(a, b);
-    case ReduceOp::Bxor: return at::bitwise_xor(a, b);
+    case ReduceOp::Avg:
+      return a + b;
+    case ReduceOp::Min:
+      return at::minimum(a, b);
+    case ReduceOp::Max:
+      return at::maximum(a, b);
+    case ReduceOp::Product:
+      return a * b;
+    case ReduceOp::Band:
+      return at::bitwise_and(a, b);
+    case ReduceOp::Bor:
+      return at::bitwise_or(a, b);
+    case ReduceOp::Bxor:
+      return at::bitwise_xor(a, b);
   }
   throw InternalError("a ReduceOp has a value outside of its enum");
 }
 
 // Reduces tiles along one axis: coordinates lose their value there (it becomes 0).
-std::map<Coordinate, at::Tensor> reduce_axis(const std::map<Coordinate, at::Tensor>& tiles, std::size_t axis,
-                                             ReduceOp op, std::int64_t ranks) {
+std::map<Coordinate, at::Tensor> reduce_axis(const std::map<Coordinate, at::Tensor>& tiles,
+                                             std::size_t axis, ReduceOp op, std::int64_t ranks) {
   std::map<Coordinate, at::Tensor> result;
   for (const auto& [coordinate, tile] : tiles) {
     Coordinate key = coordinate;
@@ -95,12 +104,14 @@ Coordinate next_coordinate(Coordinate coordinate, const DeviceMesh& mesh) {
 
 }  // namespace
 
-at::Tensor cut_tile(const at::Tensor& whole, const DTensorSpec& spec, const Coordinate& coordinate) {
+at::Tensor cut_tile(const at::Tensor& whole, const DTensorSpec& spec,
+                    const Coordinate& coordinate) {
   check_tensor(whole, spec.shape(), spec, "the whole tensor");
-  at::Tensor tile =
-      at::empty_strided(local_shape(spec, coordinate), local_stride(spec, coordinate), whole.options());
-  for_each_box(slice_at(spec, coordinate),
-               [&](const Box& from, const Box& to) { view_of(tile, to).copy_(view_of(whole, from)); });
+  at::Tensor tile = at::empty_strided(local_shape(spec, coordinate), local_stride(spec, coordinate),
+                                      whole.options());
+  for_each_box(slice_at(spec, coordinate), [&](const Box& from, const Box& to) {
+    view_of(tile, to).copy_(view_of(whole, from));
+  });
   return tile;
 }
 
@@ -115,7 +126,8 @@ at::Tensor join_tiles(const std::vector<at::Tensor>& tiles, const DTensorSpec& s
   std::map<Coordinate, at::Tensor> held;
   Coordinate coordinate(mesh.ndim(), 0);
   for (std::size_t index = 0; index < tiles.size(); ++index) {
-    check_tensor(tiles[index], local_shape(spec, coordinate), spec, "tile " + std::to_string(index));
+    check_tensor(tiles[index], local_shape(spec, coordinate), spec,
+                 "tile " + std::to_string(index));
     held.emplace(coordinate, tiles[index]);
     coordinate = next_coordinate(std::move(coordinate), mesh);
   }
@@ -126,8 +138,9 @@ at::Tensor join_tiles(const std::vector<at::Tensor>& tiles, const DTensorSpec& s
   }
   at::Tensor whole = at::empty_strided(spec.shape(), spec.meta().stride(), tiles.front().options());
   for (const auto& [place, tile] : held) {
-    for_each_box(slice_at(spec, place),
-                 [&](const Box& to, const Box& from) { view_of(whole, to).copy_(view_of(tile, from)); });
+    for_each_box(slice_at(spec, place), [&](const Box& to, const Box& from) {
+      view_of(whole, to).copy_(view_of(tile, from));
+    });
   }
   return whole;
 }

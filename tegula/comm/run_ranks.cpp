@@ -33,7 +33,8 @@ template <class Family>
   } catch (const InternalError& error) {
     throw_of_rank(error, rank);
   } catch (const std::exception& error) {
-    std::throw_with_nested(std::runtime_error("rank " + std::to_string(rank) + ": " + error.what()));
+    std::throw_with_nested(
+        std::runtime_error("rank " + std::to_string(rank) + ": " + error.what()));
   }
 }
 
@@ -50,7 +51,8 @@ std::string sentence_of(const std::exception_ptr& failure) {
   }
 }
 
-World thread_world(const std::shared_ptr<shm::Board>& board, int rank, const WorldOptions& options) {
+World thread_world(const std::shared_ptr<shm::Board>& board, int rank,
+                   const WorldOptions& options) {
   auto state = std::make_shared<WorldState>();
   state->rank = state->local_rank = rank;
   state->size = state->local_size = board->ranks();
@@ -65,7 +67,8 @@ World thread_world(const std::shared_ptr<shm::Board>& board, int rank, const Wor
 }  // namespace
 
 void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOptions& options) {
-  if (ranks < 1) throw UsageError("cannot run " + std::to_string(ranks) + " ranks").hint("one or more");
+  if (ranks < 1)
+    throw UsageError("cannot run " + std::to_string(ranks) + " ranks").hint("one or more");
   const std::shared_ptr<shm::Board> board = shm::Board::for_threads(ranks);
   std::mutex mutex;
   std::exception_ptr failure;

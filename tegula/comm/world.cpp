@@ -1,8 +1,8 @@
 #include "tegula/comm/world.h"
 
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -30,13 +30,16 @@ std::vector<int> counted_up(int size) {
 
 namespace {
 
-std::vector<std::int64_t> widened(const std::vector<int>& ranks) { return {ranks.begin(), ranks.end()}; }
+std::vector<std::int64_t> widened(const std::vector<int>& ranks) {
+  return {ranks.begin(), ranks.end()};
+}
 
 void check_ranks(const WorldState& world, const std::vector<int>& ranks) {
   const auto refuse = [&](const std::string& why) {
     throw UsageError("cannot make a group: " + why)
         .fact("ranks", bracketed(widened(ranks)))
-        .fact("world", counted(world.size, "rank", "ranks") + ", I am rank " + std::to_string(world.rank))
+        .fact("world",
+              counted(world.size, "rank", "ranks") + ", I am rank " + std::to_string(world.rank))
         .hint("list each member once; only members may make the group");
   };
   std::set<int> seen;
@@ -72,7 +75,8 @@ std::unique_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
   shm::ChannelOptions options;
   options.name = key;
   options.world_ranks = ranks;
-  for (int rank : ranks) options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
+  for (int rank : ranks)
+    options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
   options.index = index;
   options.timeout = timeout;
   return shm::make_engine(world.board, options);
@@ -100,12 +104,14 @@ std::unique_ptr<Engine> new_engine(const WorldState& world, const std::string& b
   options.store = store_for(world, key);
   if (backend == "gloo") return make_gloo_engine(options);
   if (backend == "nccl") return make_nccl_engine(options);
-  throw UsageError("there is no backend " + tegula::quoted(backend)).hint("choose shm, gloo, mpi or nccl");
+  throw UsageError("there is no backend " + tegula::quoted(backend))
+      .hint("choose shm, gloo, mpi or nccl");
 }
 
 // --- worlds of several hosts ------------------------------------------------------------------
 
-c10::intrusive_ptr<c10d::Store> connect_store(const Place& place, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<c10d::Store> connect_store(const Place& place,
+                                              std::chrono::milliseconds timeout) {
   if (place.store_host.empty() || place.store_port == 0) {
     throw UsageError("ranks on several hosts need a place to find each other")
         .fact("launcher", place.launcher)
@@ -135,7 +141,8 @@ namespace {
 
 std::vector<int> ranks_on_hosts(const WorldState& world) {
   const std::string mine = host_identity();
-  world.store->set("host/" + std::to_string(world.rank), mine + "#" + std::to_string(world.local_rank));
+  world.store->set("host/" + std::to_string(world.rank),
+                   mine + "#" + std::to_string(world.local_rank));
   std::vector<int> places;
   for (int rank = 0; rank < world.size; ++rank) {
     const std::string text = world.store->get_to_str("host/" + std::to_string(rank));
@@ -170,12 +177,12 @@ World World::from_env(const WorldOptions& options) {
     state->board = shm::Board::for_threads(1);
     state->board->join(0);
   } else {
-    state->board = shm::meet_on_host(place.job + "|" + world_name, place.local_rank, place.local_size,
-                                     state->timeout);
+    state->board = shm::meet_on_host(place.job + "|" + world_name, place.local_rank,
+                                     place.local_size, state->timeout);
   }
   if (place.local_size < place.size) {
-    state->store = c10::make_intrusive<c10d::PrefixStore>(world_name,
-                                                         comm::connect_store(place, state->timeout));
+    state->store = c10::make_intrusive<c10d::PrefixStore>(
+        world_name, comm::connect_store(place, state->timeout));
     state->rendezvous_host = place.store_host;
     state->board_ranks = comm::ranks_on_hosts(*state);
   } else {
@@ -194,7 +201,8 @@ World World::alone() {
 
 World World::fake(int size, int rank) {
   if (size < 1 || rank < 0 || rank >= size) {
-    throw UsageError("there is no rank " + std::to_string(rank) + " in a world of " + std::to_string(size))
+    throw UsageError("there is no rank " + std::to_string(rank) + " in a world of " +
+                     std::to_string(size))
         .hint("ranks are 0 ... size - 1");
   }
   auto state = std::make_shared<WorldState>();

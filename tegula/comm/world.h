@@ -24,8 +24,8 @@ struct WorldState;
 }
 
 struct WorldOptions {
-  // "shm", "gloo", "mpi", "nccl"; empty: what the launcher said, else shm for groups on one host and
-  // gloo for the others.
+  // "shm", "gloo", "mpi", "nccl"; empty: what the launcher said, else shm for groups on one host
+  // and gloo for the others.
   std::string backend;
   // How long a rank waits for another; empty: what the launcher said, else five minutes.
   std::optional<std::chrono::milliseconds> timeout;
@@ -72,9 +72,10 @@ class World {
   std::shared_ptr<comm::WorldState> state_;
 };
 
-// Runs `body` as `ranks` ranks, each on a thread of its own with one torch thread, and waits for all.
-// If one throws, the calls of the others end with an error, and what it threw is thrown here: an
-// Error with the fact "rank", anything else as a std::runtime_error that names the rank.
-void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOptions& options = {});
+// Runs `body` as `ranks` ranks, each on a thread of its own with one torch thread, and waits for
+// all. If one throws, the calls of the others end with an error, and what it threw is thrown here:
+// an Error with the fact "rank", anything else as a std::runtime_error that names the rank.
+void run_ranks(int ranks, const std::function<void(World&)>& body,
+               const WorldOptions& options = {});
 
 }  // namespace tegula

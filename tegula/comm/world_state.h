@@ -24,11 +24,11 @@ struct WorldState {
   int local_size = 1;
   std::string backend;
   std::chrono::milliseconds timeout = kDefaultTimeout;
-  std::shared_ptr<shm::Board> board;              // null: imagined
-  std::vector<int> board_ranks;                   // of each rank on this host's board; -1: elsewhere
-  c10::intrusive_ptr<c10d::Store> store;          // of all hosts; null: one host
-  std::string rendezvous_host;                    // by which hosts reach the store
-  std::shared_ptr<void> communicator;             // an MPI_Comm that the user gave, else null
+  std::shared_ptr<shm::Board> board;      // null: imagined
+  std::vector<int> board_ranks;           // of each rank on this host's board; -1: elsewhere
+  c10::intrusive_ptr<c10d::Store> store;  // of all hosts; null: one host
+  std::string rendezvous_host;            // by which hosts reach the store
+  std::shared_ptr<void> communicator;     // an MPI_Comm that the user gave, else null
   std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
 
   std::mutex mutex;

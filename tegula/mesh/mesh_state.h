@@ -48,4 +48,12 @@ struct DeviceMesh::State {
   std::size_t hash = 0;
 };
 
+// "(dp=2, tp=4)"
+std::string axes_text(const std::vector<MeshAxis>& axes);
+std::vector<std::string> names_of(const std::vector<MeshAxis>& axes);
+// The product of the sizes; UsageError if there are no axes, a size is below 1, or it is too large.
+std::int64_t check_sizes(const std::vector<MeshAxis>& axes);
+// One layout per axis: the last runs fastest, without gaps.
+std::vector<Layout> row_major_layouts(const std::vector<MeshAxis>& axes);
+
 }  // namespace tegula

@@ -41,8 +41,9 @@ std::string ranks_text(const std::vector<std::int64_t>& ranks) {
     std::size_t end = begin + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
     if (end - begin < kShortestRun) end = begin + 1;
-    texts.push_back(end == begin + 1 ? std::to_string(ranks[begin])
-                                     : std::to_string(ranks[begin]) + ":" + std::to_string(ranks[end - 1] + 1));
+    texts.push_back(end == begin + 1
+                        ? std::to_string(ranks[begin])
+                        : std::to_string(ranks[begin]) + ":" + std::to_string(ranks[end - 1] + 1));
     begin = end;
   }
   return "[" + join(texts) + "]";
@@ -59,8 +60,9 @@ std::vector<std::int64_t> read_ranks(Scanner& scan) {
       continue;
     }
     const std::int64_t end = scan.integer();
-    const bool fits = begin >= 0 && end >= begin &&
-                      end - begin <= DeviceMesh::kMostRanks - static_cast<std::int64_t>(ranks.size());
+    const bool fits =
+        begin >= 0 && end >= begin &&
+        end - begin <= DeviceMesh::kMostRanks - static_cast<std::int64_t>(ranks.size());
     if (!fits) scan.fail("a range of ranks such as 4:8 before this");
     for (std::int64_t rank = begin; rank < end; ++rank) ranks.push_back(rank);
   } while (scan.accept(","));
@@ -121,7 +123,8 @@ DeviceMesh read_root(Scanner& scan) {
   std::vector<std::int64_t> ranks;
   if (scan.accept_word("over")) {
     ranks = read_ranks(scan);
-    if (ranks.empty()) throw UsageError("a mesh cannot be laid over no ranks").hint("list its ranks: over [0, 1]");
+    if (ranks.empty())
+      throw UsageError("a mesh cannot be laid over no ranks").hint("list its ranks: over [0, 1]");
   }
   return DeviceMesh(std::move(axes), std::move(ranks), std::move(device_type));
 }
@@ -157,7 +160,9 @@ std::string to_string(const DeviceMesh& mesh) {
   return text;
 }
 
-std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh) { return out << to_string(mesh); }
+std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh) {
+  return out << to_string(mesh);
+}
 
 DeviceMesh parse_mesh(Scanner& scan) {
   Scanner ahead = scan;
@@ -177,7 +182,8 @@ DeviceMesh parse_mesh(Scanner& scan) {
     }
     std::size_t index = 0;
     while (index < root.ndim() && root.axes()[index].name != one.axis.name) ++index;
-    if (index == root.ndim() || root.axes()[index].size != one.axis.size) throw no_such_axis(one.axis, root);
+    if (index == root.ndim() || root.axes()[index].size != one.axis.size)
+      throw no_such_axis(one.axis, root);
     axes.push_back(root.axes()[index]);
     layouts.push_back(root.state_->layouts[index]);
   }

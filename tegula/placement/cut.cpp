@@ -7,7 +7,8 @@
 namespace tegula {
 namespace {
 
-constexpr const char* kForms = "sizes=[3, 1, 4] has one size per rank; blocks=2 cuts two runs alike";
+constexpr const char* kForms =
+    "sizes=[3, 1, 4] has one size per rank; blocks=2 cuts two runs alike";
 
 void check_blocks(const std::vector<std::int64_t>& blocks) {
   for (std::int64_t count : blocks) {

@@ -9,7 +9,8 @@
 namespace tegula {
 namespace {
 
-constexpr std::string_view kForm = "R, S(0), S(0, sizes=[3, 1, 4]), S(0, blocks=2), P(sum) or M(1000)";
+constexpr std::string_view kForm =
+    "R, S(0), S(0, sizes=[3, 1, 4]), S(0, blocks=2), P(sum) or M(1000)";
 constexpr std::string_view kListForm = "[R, S(0)]";
 
 template <class... Cases>
@@ -44,16 +45,17 @@ std::optional<ReduceOp> owed_reduction(const Placement& placement) {
 std::size_t hash_of(const Placement& placement) {
   Hasher hasher;
   hasher.add(placement.index());
-  std::visit(Overloaded{
-                 [](const Replicate&) {},
-                 [&](const Shard& shard) {
-                   hasher.add(static_cast<std::uint64_t>(shard.dim()));
-                   if (!shard.cut().is_even()) hasher.add(shard.cut().hash());
-                 },
-                 [&](const Partial& partial) { hasher.add(static_cast<std::uint64_t>(partial.op())); },
-                 [&](const MaskPartial& mask) { hasher.add(static_cast<std::uint64_t>(mask.extent())); },
-             },
-             placement);
+  std::visit(
+      Overloaded{
+          [](const Replicate&) {},
+          [&](const Shard& shard) {
+            hasher.add(static_cast<std::uint64_t>(shard.dim()));
+            if (!shard.cut().is_even()) hasher.add(shard.cut().hash());
+          },
+          [&](const Partial& partial) { hasher.add(static_cast<std::uint64_t>(partial.op())); },
+          [&](const MaskPartial& mask) { hasher.add(static_cast<std::uint64_t>(mask.extent())); },
+      },
+      placement);
   return hasher.result();
 }
 

@@ -9,14 +9,22 @@ namespace tegula {
 
 std::string_view name_of(ReduceOp op) {
   switch (op) {
-    case ReduceOp::Sum: return "sum";
-    case ReduceOp::Avg: return "avg";
-    case ReduceOp::Min: return "min";
-    case ReduceOp::Max: return "max";
-    case ReduceOp::Product: return "product";
-    case ReduceOp::Band: return "band";
-    case ReduceOp::Bor: return "bor";
-    case ReduceOp::Bxor: return "bxor";
+    case ReduceOp::Sum:
+      return "sum";
+    case ReduceOp::Avg:
+      return "avg";
+    case ReduceOp::Min:
+      return "min";
+    case ReduceOp::Max:
+      return "max";
+    case ReduceOp::Product:
+      return "product";
+    case ReduceOp::Band:
+      return "band";
+    case ReduceOp::Bor:
+      return "bor";
+    case ReduceOp::Bxor:
+      return "bxor";
   }
   throw InternalError("a ReduceOp has a value outside of its enum");
 }

@@ -9,19 +9,10 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
+#include "tegula/spec/simplest_cut.h"
 
 namespace tegula {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
-
-// Even chunks are those of ceil(length / ranks); trailing ones may be shorter or empty.
-Interval even_chunk(std::int64_t length, std::int64_t ranks, std::int64_t rank) {
-  const std::int64_t chunk = ceil_div(length, ranks);
-  // rank * chunk could overflow only if it is beyond the length anyway
-  const std::int64_t begin = chunk == 0 || rank > length / chunk ? length : std::min(rank * chunk, length);
-  return {begin, std::min(chunk, length - begin)};
-}
 
 // The end of an interval that may reach beyond all numbers.
 std::int64_t clipped_end(const Interval& interval) {
@@ -51,7 +42,8 @@ std::int64_t place_in_whole(const std::vector<Interval>& piece, std::int64_t loc
 
 // Parts of a piece, given by positions in it, as intervals of the whole dim. Both ascend, so one
 // walk suffices.
-std::vector<Interval> map_through(const std::vector<Interval>& piece, const std::vector<Interval>& parts) {
+std::vector<Interval> map_through(const std::vector<Interval>& piece,
+                                  const std::vector<Interval>& parts) {
   std::vector<Interval> result;
   std::size_t index = 0;
   std::int64_t passed = 0;  // elements of the piece before piece[index]
@@ -84,108 +76,7 @@ std::vector<std::int64_t> running_sums(const std::vector<std::int64_t>& sizes) {
   return sums;
 }
 
-std::string describe(const CutAxis& axis) {
-  return "axis " + std::to_string(axis.axis) + " with " + counted(axis.ranks, "rank", "ranks") +
-         to_string(axis.cut);
-}
-
-void check_size(std::int64_t size) {
-  if (size >= 0) return;
-  throw UsageError("a dim cannot have " + std::to_string(size) + " elements")
-      .hint("sizes are 0 or more");
-}
-
-void check_ranks(const std::vector<CutAxis>& axes) {
-  std::int64_t shards = 1;
-  for (const CutAxis& axis : axes) {
-    if (axis.ranks < 1) {
-      throw UsageError("a dim cannot be cut over an axis of " + counted(axis.ranks, "rank", "ranks"))
-          .fact("cut", describe(axis))
-          .hint("an axis has at least one rank");
-    }
-    if (__builtin_mul_overflow(shards, axis.ranks, &shards)) {
-      throw UsageError("a dim cannot be cut into more shards than 63 bits count")
-          .fact("cut", describe(axis))
-          .hint("check the sizes of the mesh");
-    }
-  }
-}
-
-template <class Row>
-void check_row_count(const std::vector<Row>& rows, std::size_t pieces, const CutAxis& axis,
-                     const char* what) {
-  if (rows.size() <= 1 || rows.size() == pieces) return;
-  throw UsageError("a cut lists " + std::string(what) + " for " +
-                   counted(static_cast<std::int64_t>(rows.size()), "piece", "pieces") + " but the axes before it leave " +
-                   std::to_string(pieces))
-      .fact("cut", describe(axis))
-      .hint("give one entry for all pieces, or one for each");
-}
-
-// The sizes of a ragged cut, times its blocks, must add up to each piece they cut.
-void check_sums(const CutAxis& axis, const std::vector<std::int64_t>& piece_lengths) {
-  for (std::size_t piece = 0; piece < piece_lengths.size(); ++piece) {
-    const std::int64_t blocks = axis.cut.blocks_of(static_cast<std::int64_t>(piece));
-    const std::vector<std::int64_t>& sizes = *axis.cut.sizes_of(static_cast<std::int64_t>(piece));
-    std::int64_t sum = 0;
-    bool overflow = false;
-    for (std::int64_t size : sizes) overflow |= __builtin_add_overflow(sum, size, &sum);
-    overflow |= __builtin_mul_overflow(sum, blocks, &sum);
-    if (overflow || sum != piece_lengths[piece]) {
-      throw UsageError("the given shard sizes add up to " + (overflow ? "too much" : std::to_string(sum)) +
-                       " where " + std::to_string(piece_lengths[piece]) + " elements are cut")
-          .fact("cut", describe(axis))
-          .hint("the sizes of all ranks, times the blocks, must add up to the size of the piece");
-    }
-  }
-}
-
-template <class Row>
-void collapse_equal(std::vector<Row>& rows) {
-  if (rows.empty()) return;
-  const bool equal =
-      std::all_of(rows.begin(), rows.end(), [&](const Row& row) { return row == rows.front(); });
-  if (equal) rows.erase(rows.begin() + 1, rows.end());
-}
-
-bool sizes_are_even(const CutAxis& axis, const std::vector<std::int64_t>& piece_lengths) {
-  for (std::size_t piece = 0; piece < piece_lengths.size(); ++piece) {
-    const auto index = static_cast<std::int64_t>(piece);
-    const std::int64_t run = piece_lengths[piece] / axis.cut.blocks_of(index);
-    for (std::int64_t rank = 0; rank < axis.ranks; ++rank) {
-      if ((*axis.cut.sizes_of(index))[static_cast<std::size_t>(rank)] != even_chunk(run, axis.ranks, rank).size) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-// The fewest blocks that mean the same: runs of ceil(length / blocks) may use the dim up early.
-std::vector<std::int64_t> fewest_blocks(const Cut& cut, const std::vector<std::int64_t>& piece_lengths) {
-  std::vector<std::int64_t> result;
-  for (std::size_t piece = 0; piece < piece_lengths.size(); ++piece) {
-    const std::int64_t length = piece_lengths[piece];
-    if (length == 0) {
-      result.push_back(1);
-      continue;
-    }
-    result.push_back(ceil_div(length, ceil_div(length, cut.blocks_of(static_cast<std::int64_t>(piece)))));
-  }
-  return result;
-}
-
 }  // namespace
-
-std::string to_string(const Interval& interval) {
-  return std::to_string(interval.begin) + ":" + std::to_string(interval.end());
-}
-
-std::string to_string(const std::vector<Interval>& intervals) {
-  std::vector<std::string> texts;
-  for (const Interval& interval : intervals) texts.push_back(to_string(interval));
-  return join(texts);
-}
 
 // One axis applied to one piece of `length` elements. The piece is divided into runs of `run`
 // elements, the last of which may be shorter; each is cut by the even rule or by `offsets`.
@@ -221,7 +112,9 @@ struct DimCut::Level {
     return parts;
   }
 
-  std::int64_t begin_of(std::int64_t rank) const { return chunk(std::min(run, length), rank).begin; }
+  std::int64_t begin_of(std::int64_t rank) const {
+    return chunk(std::min(run, length), rank).begin;
+  }
 
   // The rank that holds the element at `in_run` of a run.
   std::int64_t rank_at(std::int64_t run_length, std::int64_t in_run) const {
@@ -234,14 +127,15 @@ DimCut::DimCut(std::int64_t size) : DimCut(size, {}) {}
 
 DimCut::DimCut(std::int64_t size, std::vector<CutAxis> axes)
     : size_(size), axes_(std::move(axes)), offsets_(axes_.size()) {
-  check_size(size);
-  check_ranks(axes_);
+  check_cut_axes(size, axes_);
   const auto last_special = std::find_if(axes_.rbegin(), axes_.rend(),
                                          [](const CutAxis& axis) { return !axis.cut.is_even(); });
   const auto special = static_cast<std::size_t>(axes_.rend() - last_special);
   std::vector<std::int64_t> piece_lengths{size};
   for (std::size_t index = 0; index < special; ++index) {
-    simplify(index, piece_lengths);
+    axes_[index].cut = simplest_cut(axes_[index], piece_lengths);
+    for (const auto& row : axes_[index].cut.sizes()) offsets_[index].push_back(running_sums(row));
+    if (index + 1 == special) break;
     std::vector<std::int64_t> next;
     for (std::size_t piece = 0; piece < piece_lengths.size(); ++piece) {
       const Level cut = level(index, static_cast<std::int64_t>(piece), piece_lengths[piece]);
@@ -249,32 +143,6 @@ DimCut::DimCut(std::int64_t size, std::vector<CutAxis> axes)
     }
     piece_lengths = std::move(next);
   }
-}
-
-void DimCut::simplify(std::size_t index, const std::vector<std::int64_t>& piece_lengths) {
-  CutAxis& axis = axes_[index];
-  std::vector<std::int64_t> blocks = axis.cut.blocks();
-  std::vector<std::vector<std::int64_t>> sizes = axis.cut.sizes();
-  check_row_count(blocks, piece_lengths.size(), axis, "blocks");
-  check_row_count(sizes, piece_lengths.size(), axis, "sizes");
-  if (!sizes.empty()) {
-    if (static_cast<std::int64_t>(sizes.front().size()) != axis.ranks) {
-      throw UsageError("a ragged cut lists " + counted(static_cast<std::int64_t>(sizes.front().size()), "size", "sizes") + " for an axis of " +
-                       counted(axis.ranks, "rank", "ranks"))
-          .fact("cut", describe(axis))
-          .hint("give one size per rank along the axis");
-    }
-    check_sums(axis, piece_lengths);
-    if (sizes_are_even(axis, piece_lengths)) sizes.clear();
-  }
-  // One rank holds every run one after the other: the same as no blocks. Ragged runs of no elements
-  // would make blocks meaningless too, but there the sizes are all 0 and so even.
-  if (axis.ranks == 1) blocks.clear();
-  if (!blocks.empty() && sizes.empty()) blocks = fewest_blocks(axis.cut, piece_lengths);
-  collapse_equal(blocks);
-  collapse_equal(sizes);
-  axis.cut = Cut(std::move(blocks), std::move(sizes));
-  for (const auto& row : axis.cut.sizes()) offsets_[index].push_back(running_sums(row));
 }
 
 DimCut::Level DimCut::level(std::size_t index, std::int64_t piece, std::int64_t length) const {
@@ -355,7 +223,8 @@ std::vector<Share> DimCut::owners(Interval interval) const {
           const std::int64_t child = piece * cut.ranks + rank;
           Piece& target = next[child];
           target.length = cut.size_of(rank);
-          const std::int64_t local = run_index * cut.chunk(cut.run, rank).size + in_run - chunk.begin;
+          const std::int64_t local =
+              run_index * cut.chunk(cut.run, rank).size + in_run - chunk.begin;
           target.parts.push_back({child, {part.whole.begin, take}, local});
           part.whole = {part.whole.begin + take, part.whole.size - take};
           part.local_begin += take;
@@ -367,9 +236,10 @@ std::vector<Share> DimCut::owners(Interval interval) const {
   std::vector<Share> shares;
   for (const auto& [piece, content] : pieces) {
     for (const Share& part : content.parts) {
-      const bool continues = !shares.empty() && shares.back().shard == part.shard &&
-                             shares.back().whole.end() == part.whole.begin &&
-                             shares.back().local_begin + shares.back().whole.size == part.local_begin;
+      const bool continues =
+          !shares.empty() && shares.back().shard == part.shard &&
+          shares.back().whole.end() == part.whole.begin &&
+          shares.back().local_begin + shares.back().whole.size == part.local_begin;
       if (continues) {
         shares.back().whole.size += part.whole.size;
       } else {
@@ -393,7 +263,7 @@ std::vector<Cut> ragged_cuts(std::span<const std::int64_t> ranks_per_axis,
                              std::span<const std::int64_t> shard_sizes) {
   std::vector<CutAxis> axes;
   for (std::int64_t ranks : ranks_per_axis) axes.push_back({axes.size(), ranks, {}});
-  check_ranks(axes);
+  check_cut_axes(0, axes);
   std::size_t shards = 1;
   for (const CutAxis& axis : axes) shards *= static_cast<std::size_t>(axis.ranks);
   if (shards != shard_sizes.size()) {

@@ -17,21 +17,9 @@
 
 #include "tegula/base/coordinate.h"
 #include "tegula/placement/cut.h"
+#include "tegula/spec/interval.h"
 
 namespace tegula {
-
-// The elements begin, begin + 1, ..., begin + size - 1 of a dim.
-struct Interval {
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-  std::int64_t end() const { return begin + size; }
-  bool operator==(const Interval&) const = default;
-};
-
-// "0:3", as a slice is written
-std::string to_string(const Interval& interval);
-// "0:3" or "0:3, 8:11"
-std::string to_string(const std::vector<Interval>& intervals);
 
 // One axis that cuts a dim: its index in the mesh, the number of ranks along it, and how it cuts.
 struct CutAxis {
@@ -54,9 +42,9 @@ class DimCut {
  public:
   // A dim that no axis cuts.
   explicit DimCut(std::int64_t size);
-  // UsageError if given sizes do not add up to the pieces they cut, if a list of blocks or sizes has
-  // not one entry per piece, or if a number makes no sense (a negative size, no ranks, more shards
-  // than 63 bits count). Cuts are stored in their simplest form: sizes that are the even
+  // UsageError if given sizes do not add up to the pieces they cut, if a list of blocks or sizes
+  // has not one entry per piece, or if a number makes no sense (a negative size, no ranks, more
+  // shards than 63 bits count). Cuts are stored in their simplest form: sizes that are the even
   // ones become an even cut, equal entries become one. Cost: O(shards) if a cut is not even.
   DimCut(std::int64_t size, std::vector<CutAxis> axes);
 
@@ -86,7 +74,6 @@ class DimCut {
  private:
   struct Level;
   Level level(std::size_t index, std::int64_t piece, std::int64_t length) const;
-  void simplify(std::size_t index, const std::vector<std::int64_t>& piece_lengths);
 
   std::int64_t size_;
   std::vector<CutAxis> axes_;

@@ -21,30 +21,36 @@ std::string describe(const DeviceMesh& mesh, const Placements& placements, const
   return to_string(meta) + " on " + to_string(mesh) + " as " + to_string(placements);
 }
 
-void check_placement_count(const DeviceMesh& mesh, const Placements& placements, const TensorMeta& meta) {
+void check_placement_count(const DeviceMesh& mesh, const Placements& placements,
+                           const TensorMeta& meta) {
   if (placements.size() == mesh.ndim()) return;
-  throw UsageError("a mesh with " + counted(static_cast<std::int64_t>(mesh.ndim()), "axis", "axes") + " cannot take " +
+  throw UsageError("a mesh with " +
+                   counted(static_cast<std::int64_t>(mesh.ndim()), "axis", "axes") +
+                   " cannot take " +
                    counted(static_cast<std::int64_t>(placements.size()), "placement", "placements"))
       .fact("spec", describe(mesh, placements, meta))
       .hint("give one placement per axis; R leaves an axis out");
 }
 
-void check_owed_reductions(const DeviceMesh& mesh, const Placements& placements, const TensorMeta& meta) {
+void check_owed_reductions(const DeviceMesh& mesh, const Placements& placements,
+                           const TensorMeta& meta) {
   std::optional<ReduceOp> first;
   for (const Placement& placement : placements) {
     const std::optional<ReduceOp> op = owed_reduction(placement);
     if (!op) continue;
     if (!first) first = op;
     if (commute(*first, *op)) continue;
-    throw UsageError("a tensor cannot owe a " + std::string(name_of(*first)) + " over one axis and a " +
-                     std::string(name_of(*op)) + " over another: the value would depend on which is done first")
+    throw UsageError("a tensor cannot owe a " + std::string(name_of(*first)) +
+                     " over one axis and a " + std::string(name_of(*op)) +
+                     " over another: the value would depend on which is done first")
         .fact("spec", describe(mesh, placements, meta))
         .hint("reduce one of them first");
   }
 }
 
 // Shard dims counted from the front.
-Placements with_positive_dims(const DeviceMesh& mesh, const Placements& placements, const TensorMeta& meta) {
+Placements with_positive_dims(const DeviceMesh& mesh, const Placements& placements,
+                              const TensorMeta& meta) {
   Placements result = placements;
   for (Placement& placement : result) {
     const Shard* shard = as_shard(placement);
@@ -55,8 +61,8 @@ Placements with_positive_dims(const DeviceMesh& mesh, const Placements& placemen
                        counted(ndim, "dim", "dims"))
           .fact("spec", describe(mesh, placements, meta))
           .hint(ndim == 0 ? "a tensor without dims can only be R or P"
-                          : "dims are 0 ... " + std::to_string(ndim - 1) + ", or " + std::to_string(-ndim) +
-                                " ... -1 from the end");
+                          : "dims are 0 ... " + std::to_string(ndim - 1) + ", or " +
+                                std::to_string(-ndim) + " ... -1 from the end");
     }
     if (shard->dim() < 0) placement = Shard(shard->dim() + ndim, shard->cut());
   }
@@ -64,8 +70,8 @@ Placements with_positive_dims(const DeviceMesh& mesh, const Placements& placemen
 }
 
 // One DimCut per dim.
-std::vector<DimCut> cut_dims(const DeviceMesh& mesh, const Placements& placements, const ShardOrder& order,
-                             const TensorMeta& meta) {
+std::vector<DimCut> cut_dims(const DeviceMesh& mesh, const Placements& placements,
+                             const ShardOrder& order, const TensorMeta& meta) {
   std::vector<DimCut> cuts;
   cuts.reserve(meta.shape().size());
   auto entry = order.begin();
@@ -85,7 +91,8 @@ std::vector<DimCut> cut_dims(const DeviceMesh& mesh, const Placements& placement
 }  // namespace
 
 struct DTensorSpec::Data {
-  Data(const DeviceMesh& the_mesh, Placements the_placements, ShardOrder the_order, const TensorMeta& the_meta)
+  Data(const DeviceMesh& the_mesh, Placements the_placements, ShardOrder the_order,
+       const TensorMeta& the_meta)
       : mesh(the_mesh),
         placements(std::move(the_placements)),
         order(std::move(the_order)),
@@ -137,7 +144,8 @@ class DTensorSpec::Table {
     std::lock_guard lock(part.mutex);
     const auto [begin, end] = part.specs.equal_range(fresh->hash);
     for (auto entry = begin; entry != end; ++entry) {
-      if (entry->second->same_content(*fresh) && take_reference(*entry->second)) return entry->second;
+      if (entry->second->same_content(*fresh) && take_reference(*entry->second))
+        return entry->second;
     }
     fresh->id = next_id_.fetch_add(1, std::memory_order_relaxed);
     part.specs.emplace(fresh->hash, fresh.get());
@@ -178,7 +186,8 @@ class DTensorSpec::Table {
   static bool take_reference(const Data& data) {
     std::int64_t count = data.references.load(std::memory_order_relaxed);
     while (count > 0) {
-      if (data.references.compare_exchange_weak(count, count + 1, std::memory_order_relaxed)) return true;
+      if (data.references.compare_exchange_weak(count, count + 1, std::memory_order_relaxed))
+        return true;
     }
     return false;
   }
@@ -189,16 +198,18 @@ class DTensorSpec::Table {
   std::atomic<std::uint64_t> next_id_{1};
 };
 
-DTensorSpec::DTensorSpec(const DeviceMesh& mesh, const Placements& placements, const TensorMeta& meta) {
+DTensorSpec::DTensorSpec(const DeviceMesh& mesh, const Placements& placements,
+                         const TensorMeta& meta) {
   check_placement_count(mesh, placements, meta);
   check_owed_reductions(mesh, placements, meta);
   Placements positive = with_positive_dims(mesh, placements, meta);
   ShardOrder order = default_shard_order(positive);
-  data_ = Table::instance().intern(std::make_unique<Data>(mesh, std::move(positive), std::move(order), meta));
+  data_ = Table::instance().intern(
+      std::make_unique<Data>(mesh, std::move(positive), std::move(order), meta));
 }
 
-DTensorSpec::DTensorSpec(const DeviceMesh& mesh, const Placements& placements, const ShardOrder& order,
-                         const TensorMeta& meta) {
+DTensorSpec::DTensorSpec(const DeviceMesh& mesh, const Placements& placements,
+                         const ShardOrder& order, const TensorMeta& meta) {
   check_placement_count(mesh, placements, meta);
   check_owed_reductions(mesh, placements, meta);
   Placements positive = with_positive_dims(mesh, placements, meta);
@@ -210,7 +221,8 @@ DTensorSpec::DTensorSpec(const DTensorSpec& other) noexcept : data_(other.data_)
   if (data_ != nullptr) data_->references.fetch_add(1, std::memory_order_relaxed);
 }
 
-DTensorSpec::DTensorSpec(DTensorSpec&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+DTensorSpec::DTensorSpec(DTensorSpec&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)) {}
 
 DTensorSpec& DTensorSpec::operator=(DTensorSpec other) noexcept {
   std::swap(data_, other.data_);
@@ -219,7 +231,8 @@ DTensorSpec& DTensorSpec::operator=(DTensorSpec other) noexcept {
 
 DTensorSpec::~DTensorSpec() {
   if (data_ == nullptr) return;  // moved from
-  if (data_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) Table::instance().remove(data_);
+  if (data_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    Table::instance().remove(data_);
 }
 
 const DeviceMesh& DTensorSpec::mesh() const { return data_->mesh; }
@@ -246,7 +259,9 @@ bool DTensorSpec::is_partial() const {
   return false;
 }
 
-bool DTensorSpec::has_default_order() const { return shard_order() == default_shard_order(placements()); }
+bool DTensorSpec::has_default_order() const {
+  return shard_order() == default_shard_order(placements());
+}
 
 DTensorSpec DTensorSpec::with_placements(const Placements& placements) const {
   return {mesh(), placements, meta()};

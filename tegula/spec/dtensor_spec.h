@@ -56,7 +56,8 @@ class DTensorSpec {
   bool is_partial() const;     // some axis owes a reduction
   bool has_default_order() const;
 
-  // The same but for one part. A changed shape must fit the placements.
+  // The same but for one part: other placements come with the default shard order, another meta
+  // must fit the placements.
   DTensorSpec with_placements(const Placements& placements) const;
   DTensorSpec with_meta(const TensorMeta& meta) const;
 

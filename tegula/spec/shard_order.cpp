@@ -9,7 +9,8 @@
 namespace tegula {
 namespace {
 
-UsageError order_error(const std::string& sentence, const ShardOrder& order, const Placements& placements) {
+UsageError order_error(const std::string& sentence, const ShardOrder& order,
+                       const Placements& placements) {
   return UsageError(sentence)
       .fact("order", to_string(order))
       .fact("as", to_string(placements))
@@ -32,14 +33,16 @@ ShardOrder default_shard_order(const Placements& placements) {
 void check_shard_order(const ShardOrder& order, const Placements& placements) {
   const ShardOrder expected = default_shard_order(placements);
   if (order.size() != expected.size()) {
-    throw order_error("the shard order has " + counted(static_cast<std::int64_t>(order.size()), "entry", "entries") + " where the placements cut " +
+    throw order_error("the shard order has " +
+                          counted(static_cast<std::int64_t>(order.size()), "entry", "entries") +
+                          " where the placements cut " +
                           counted(static_cast<std::int64_t>(expected.size()), "dim", "dims"),
                       order, placements);
   }
   for (std::size_t index = 0; index < order.size(); ++index) {
     if (order[index].dim != expected[index].dim) {
-      throw order_error("the shard order names dim " + std::to_string(order[index].dim) + " where dim " +
-                            std::to_string(expected[index].dim) + " is expected",
+      throw order_error("the shard order names dim " + std::to_string(order[index].dim) +
+                            " where dim " + std::to_string(expected[index].dim) + " is expected",
                         order, placements);
     }
     std::vector<std::size_t> axes = order[index].axes;

@@ -23,7 +23,8 @@ Shape local_shape(const DTensorSpec& spec, const Coordinate& coordinate);
 Shape local_stride(const DTensorSpec& spec, const Coordinate& coordinate);
 
 // The whole tensor's shape if every rank's local tensor had this shape: each cut dim times the
-// ranks that cut it. UsageError: a shard dim out of range, not one placement per axis, overflow.
+// ranks that cut it, however they cut. UsageError: a shard dim out of range, not one placement per
+// axis, a negative size, overflow.
 Shape whole_shape(const Shape& local, const DeviceMesh& mesh, const Placements& placements);
 
 // A box of a tensor (one interval per dim), or a part of one.
@@ -40,7 +41,7 @@ struct OwnedBox {
 
 // All ranks of a fiber that hold something of the box, replicas included, by rank's place in the
 // mesh. An owed reduction does not matter: every rank along its axis holds a part of the value.
-// UsageError unless the box has one interval per dim. O(result).
+// UsageError unless the box has one interval per dim and the mesh that fiber. O(result).
 std::vector<OwnedBox> owners(const DTensorSpec& spec, const Box& box, std::int64_t fiber = 0);
 
 }  // namespace tegula

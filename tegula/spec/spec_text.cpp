@@ -32,7 +32,8 @@ struct WrittenPlacements {
   std::vector<std::optional<std::int64_t>> places;
 
   bool has_places() const {
-    return std::any_of(places.begin(), places.end(), [](const auto& place) { return place.has_value(); });
+    return std::any_of(places.begin(), places.end(),
+                       [](const auto& place) { return place.has_value(); });
   }
 };
 
@@ -68,22 +69,26 @@ Placements plain_placements(const WrittenPlacements& written) {
 }
 
 // Places must be given for all axes that cut a dim or for none, and count 0, 1, 2, ...
-ShardOrder order_of(const Placements& placements, const std::vector<std::optional<std::int64_t>>& places,
-                    std::int64_t ndim) {
+ShardOrder order_of(const Placements& placements,
+                    const std::vector<std::optional<std::int64_t>>& places, std::int64_t ndim) {
   std::map<std::int64_t, std::map<std::int64_t, std::size_t>> axis_at;
   std::map<std::int64_t, std::size_t> cuts;
+  std::map<std::int64_t, std::size_t> numbered;
   for (std::size_t axis = 0; axis < placements.size(); ++axis) {
     const Shard* shard = as_shard(placements[axis]);
     if (shard == nullptr) continue;
     const std::int64_t dim = shard->dim() < 0 ? shard->dim() + ndim : shard->dim();
     const auto next = static_cast<std::int64_t>(cuts[dim]++);
     axis_at[dim].emplace(places[axis].value_or(next), axis);
+    if (places[axis]) ++numbered[dim];
   }
   ShardOrder order;
   for (const auto& [dim, axes] : axis_at) {
-    if (axes.size() != cuts[dim] || axes.begin()->first != 0 ||
+    const bool all_or_none = numbered[dim] == 0 || numbered[dim] == cuts[dim];
+    if (!all_or_none || axes.size() != cuts[dim] || axes.begin()->first != 0 ||
         axes.rbegin()->first != static_cast<std::int64_t>(axes.size()) - 1) {
-      throw UsageError("the order in which axes cut dim " + std::to_string(dim) + " is not 0, 1, 2, ...")
+      throw UsageError("the order in which axes cut dim " + std::to_string(dim) +
+                       " is not 0, 1, 2, ...")
           .fact("as", to_string(placements))
           .hint("number all axes that cut the dim, or none: [S(0)[1], S(0)[0]]");
     }
@@ -103,7 +108,9 @@ std::string to_string(const DTensorSpec& spec) {
   return to_string(spec.meta()) + " on " + to_string(spec.mesh()) + " as [" + join(texts) + "]";
 }
 
-std::ostream& operator<<(std::ostream& out, const DTensorSpec& spec) { return out << to_string(spec); }
+std::ostream& operator<<(std::ostream& out, const DTensorSpec& spec) {
+  return out << to_string(spec);
+}
 
 DTensorSpec parse_spec(std::string_view text) {
   Scanner scan(text, "a spec", kForm);
@@ -114,7 +121,8 @@ DTensorSpec parse_spec(std::string_view text) {
   const WrittenPlacements written = read_placements(scan);
   scan.expect_end();
   if (!written.has_places()) return from_torch_placements(mesh, written.placements, meta);
-  return {mesh, plain_placements(written), order_of(plain_placements(written), written.places, meta.ndim()), meta};
+  return {mesh, plain_placements(written),
+          order_of(plain_placements(written), written.places, meta.ndim()), meta};
 }
 
 }  // namespace tegula

@@ -33,7 +33,8 @@ std::optional<std::vector<std::size_t>> decode_order(const std::vector<TorchCut>
   return axes;
 }
 
-std::map<std::int64_t, std::vector<TorchCut>> cuts_by_dim(const DeviceMesh& mesh, const TorchPlacements& placements,
+std::map<std::int64_t, std::vector<TorchCut>> cuts_by_dim(const DeviceMesh& mesh,
+                                                          const TorchPlacements& placements,
                                                           std::int64_t ndim) {
   std::map<std::int64_t, std::vector<TorchCut>> result;
   for (std::size_t axis = 0; axis < placements.size() && axis < mesh.ndim(); ++axis) {
@@ -56,7 +57,8 @@ void check_split_factors(const TorchPlacements& placements) {
   for (const TorchPlacement& placement : placements) {
     const auto* strided = std::get_if<StridedShard>(&placement);
     if (strided == nullptr || strided->split_factor >= 1) continue;
-    throw UsageError("a strided shard cannot have split factor " + std::to_string(strided->split_factor))
+    throw UsageError("a strided shard cannot have split factor " +
+                     std::to_string(strided->split_factor))
         .fact("as", to_string(placements))
         .hint("split factors are 1 or more");
   }
@@ -83,12 +85,14 @@ bool in_mesh_order(const std::vector<CutAxis>& axes) {
 }
 
 bool in_blocks(const std::vector<CutAxis>& axes) {
-  return std::any_of(axes.begin(), axes.end(), [](const CutAxis& axis) { return !axis.cut.is_even(); });
+  return std::any_of(axes.begin(), axes.end(),
+                     [](const CutAxis& axis) { return !axis.cut.is_even(); });
 }
 
 void write_dim(const DTensorSpec& spec, std::int64_t dim, TorchPlacements& result) {
   const std::vector<CutAxis>& axes = spec.dim_cuts()[static_cast<std::size_t>(dim)].axes();
-  if (in_blocks(axes) && !in_mesh_order(axes)) throw no_words(spec, "it has both blocks and a shard order");
+  if (in_blocks(axes) && !in_mesh_order(axes))
+    throw no_words(spec, "it has both blocks and a shard order");
   for (std::size_t place = 0; place < axes.size(); ++place) {
     const Cut& cut = axes[place].cut;
     if (!cut.sizes().empty()) throw no_words(spec, "it has shards of given sizes");
@@ -108,7 +112,8 @@ bool same_slices(const DTensorSpec& a, const DTensorSpec& b, std::int64_t dim) {
   for (std::int64_t shard = 0; shard < cut.shard_count(); ++shard) {
     const std::vector<std::int64_t> position = cut.position_of(shard);
     for (std::size_t i = 0; i < position.size(); ++i) at[cut.axes()[i].axis] = position[i];
-    if (cut.intervals(at) != b.dim_cuts()[static_cast<std::size_t>(dim)].intervals(at)) return false;
+    if (cut.intervals(at) != b.dim_cuts()[static_cast<std::size_t>(dim)].intervals(at))
+      return false;
   }
   return true;
 }
@@ -132,13 +137,16 @@ DTensorSpec from_torch_placements(const DeviceMesh& mesh, const TorchPlacements&
     }
     for (const TorchCut& cut : cuts) {
       order.back().axes.push_back(cut.axis);
-      if (cut.split_factor > 1) plain[cut.axis] = Shard(dim, Cut::in_blocks(cut.split_factor));
+      if (cut.split_factor == 1) continue;
+      const std::int64_t written_dim = as_shard(plain[cut.axis])->dim();
+      plain[cut.axis] = Shard(written_dim, Cut::in_blocks(cut.split_factor));
     }
   }
   // A mistake in the number of placements or in a dim is reported by the spec, in its words.
   const bool fits = plain.size() == mesh.ndim() &&
-                    std::all_of(order.begin(), order.end(),
-                                [&](const ShardOrderEntry& entry) { return entry.dim >= 0 && entry.dim < meta.ndim(); });
+                    std::all_of(order.begin(), order.end(), [&](const ShardOrderEntry& entry) {
+                      return entry.dim >= 0 && entry.dim < meta.ndim();
+                    });
   if (!fits) return {mesh, plain, meta};
   return {mesh, plain, order, meta};
 }
@@ -148,8 +156,9 @@ TorchPlacements to_torch_placements(const DTensorSpec& spec) {
   for (const ShardOrderEntry& entry : spec.shard_order()) write_dim(spec, entry.dim, result);
   const DTensorSpec back = from_torch_placements(spec.mesh(), result, spec.meta());
   for (const ShardOrderEntry& entry : spec.shard_order()) {
-    const bool reads_back = back == spec || !in_blocks(spec.dim_cuts()[static_cast<std::size_t>(entry.dim)].axes()) ||
-                            same_slices(spec, back, entry.dim);
+    const bool reads_back =
+        back == spec || !in_blocks(spec.dim_cuts()[static_cast<std::size_t>(entry.dim)].axes()) ||
+        same_slices(spec, back, entry.dim);
     if (!reads_back) throw no_words(spec, "its blocks would be read as a shard order");
   }
   return result;

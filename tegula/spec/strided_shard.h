@@ -1,7 +1,8 @@
 // PyTorch's notation for what a ShardOrder or a cut in blocks says here.
 //
-// PyTorch has no shard order and no blocks in its placements; it has _StridedShard(dim, sf), printed
-// _S(0, 2): the dim is split into sf groups, each group among the ranks. Two things are written so:
+// PyTorch has no shard order and no blocks in its placements; it has _StridedShard(dim, sf),
+// printed _S(0, 2): the dim is split into sf groups, each group among the ranks. Two things are
+// written so:
 //
 //   an order   [_S(0, 2), S(0)] on (a=2, b=2): b cuts dim 0 first, then a. The split factor of an
 //              axis is the number of pieces made by later axes that cut before it.

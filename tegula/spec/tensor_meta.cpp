@@ -34,20 +34,39 @@ void check_shape(const Shape& shape, DType dtype) {
 
 void check_stride(const Shape& shape, const Shape& stride, DType dtype) {
   if (stride.size() != shape.size()) {
-    throw UsageError("a tensor with " + counted(static_cast<std::int64_t>(shape.size()), "dim", "dims") +
-                     " cannot have " + counted(static_cast<std::int64_t>(stride.size()), "stride", "strides"))
+    throw UsageError(
+        "a tensor with " + counted(static_cast<std::int64_t>(shape.size()), "dim", "dims") +
+        " cannot have " + counted(static_cast<std::int64_t>(stride.size()), "stride", "strides"))
         .fact("tensor", shape_text(dtype, shape))
         .fact("strides", bracketed(stride))
         .hint("give one stride per dim");
   }
-  for (std::int64_t step : stride) {
+  std::int64_t last = 0;  // the offset of the last element
+  for (std::size_t dim = 0; dim < stride.size(); ++dim) {
+    const std::int64_t step = stride[dim];
     if (step < 0) {
       throw UsageError("a tensor cannot have a stride of " + std::to_string(step))
           .fact("tensor", shape_text(dtype, shape))
           .fact("strides", bracketed(stride))
           .hint("strides are 0 or more");
     }
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(std::max<std::int64_t>(shape[dim] - 1, 0), step, &reach) ||
+        __builtin_add_overflow(last, reach, &last)) {
+      throw UsageError("the strides of a tensor reach further than 63 bits count")
+          .fact("tensor", shape_text(dtype, shape))
+          .fact("strides", bracketed(stride))
+          .hint("check the strides");
+    }
   }
+}
+
+// The step of the next slower dim.
+std::int64_t step_over(std::int64_t step, std::int64_t size, const Shape& shape) {
+  if (!__builtin_mul_overflow(step, std::max<std::int64_t>(size, 1), &step)) return step;
+  throw UsageError("strides of these sizes do not fit in 63 bits")
+      .fact("sizes", bracketed(shape))
+      .hint("check the sizes");
 }
 
 }  // namespace
@@ -57,7 +76,7 @@ Shape row_major_strides(const Shape& shape) {
   std::int64_t step = 1;
   for (std::size_t dim = shape.size(); dim-- > 0;) {
     stride[dim] = step;
-    step *= std::max<std::int64_t>(shape[dim], 1);
+    if (dim > 0) step = step_over(step, shape[dim], shape);
   }
   return stride;
 }
@@ -83,11 +102,14 @@ std::size_t TensorMeta::hash() const {
 
 std::string to_string(const TensorMeta& meta) {
   std::string text = shape_text(meta.dtype(), meta.shape());
-  if (meta.stride() != row_major_strides(meta.shape())) text += " strides " + bracketed(meta.stride());
+  if (meta.stride() != row_major_strides(meta.shape()))
+    text += " strides " + bracketed(meta.stride());
   return text;
 }
 
-std::ostream& operator<<(std::ostream& out, const TensorMeta& meta) { return out << to_string(meta); }
+std::ostream& operator<<(std::ostream& out, const TensorMeta& meta) {
+  return out << to_string(meta);
+}
 
 TensorMeta parse_tensor_meta(Scanner& scan) {
   const DType dtype = parse_dtype(scan.identifier());
@@ -107,6 +129,15 @@ TensorMeta parse_tensor_meta(std::string_view text) {
 }
 
 Shape dense_strides_like(const Shape& shape, const Shape& like_stride) {
+  if (shape.size() != like_stride.size()) {
+    throw UsageError("cannot lay out " +
+                     counted(static_cast<std::int64_t>(shape.size()), "dim", "dims") +
+                     " in the order of " +
+                     counted(static_cast<std::int64_t>(like_stride.size()), "stride", "strides"))
+        .fact("sizes", bracketed(shape))
+        .fact("strides", bracketed(like_stride))
+        .hint("give one stride per dim");
+  }
   std::vector<std::size_t> order(shape.size());  // from the slowest dim to the fastest
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -117,7 +148,7 @@ Shape dense_strides_like(const Shape& shape, const Shape& like_stride) {
     const std::size_t dim = order[index];
     if (like_stride[dim] == 0) continue;
     stride[dim] = step;
-    step *= std::max<std::int64_t>(shape[dim], 1);
+    if (index > 0) step = step_over(step, shape[dim], shape);
   }
   return stride;
 }

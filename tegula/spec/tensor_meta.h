@@ -19,7 +19,8 @@ class Scanner;
 // Sizes or strides, one per tensor dim.
 using Shape = std::vector<std::int64_t>;
 
-// [2, 3, 4] -> [12, 4, 1]. As libtorch has it, a size of 0 counts as 1.
+// [2, 3, 4] -> [12, 4, 1]. As libtorch has it, a size of 0 counts as 1. UsageError if a stride does
+// not fit in 63 bits.
 Shape row_major_strides(const Shape& shape);
 
 class TensorMeta {
@@ -51,7 +52,8 @@ TensorMeta parse_tensor_meta(std::string_view text);
 TensorMeta parse_tensor_meta(Scanner& scan);
 
 // Strides of a dense tensor of `shape` whose dims lie in memory in the order of `like_stride`
-// (ties as in row-major order); where like_stride is 0 the result is 0.
+// (ties as in row-major order); where like_stride is 0 the result is 0. UsageError if there is not
+// one stride per dim, or if a stride does not fit in 63 bits.
 // [4, 8, 2] like [32, 1, 8] -> [16, 1, 8]
 Shape dense_strides_like(const Shape& shape, const Shape& like_stride);
 

@@ -6,8 +6,10 @@ namespace tegula {
 namespace {
 
 TEST(Error, ReadsAsASentenceTheFactsAndAHint) {
-  const UsageError error =
-      UsageError("cannot do it").fact("op", "aten::add").fact("a longer label", "x").hint("do it so");
+  const UsageError error = UsageError("cannot do it")
+                               .fact("op", "aten::add")
+                               .fact("a longer label", "x")
+                               .hint("do it so");
   EXPECT_STREQ(error.what(),
                "tegula: cannot do it\n"
                "  op      aten::add\n"

@@ -52,7 +52,8 @@ TEST(TilesLaw, JoiningTheTilesGivesTheTensorBack) {
 }
 
 TEST(TilesLaw, EveryTileHasTheShapeAndStridesOfItsSlice) {
-  const DTensorSpec spec = parse_spec("f32[4, 8, 6] strides [48, 1, 8] on (a=3, b=2) as [S(2), S(1)]");
+  const DTensorSpec spec =
+      parse_spec("f32[4, 8, 6] strides [48, 1, 8] on (a=3, b=2) as [S(2), S(1)]");
   for (const Coordinate& at : coordinates_of(spec.mesh())) {
     const at::Tensor tile = cut_tile(counting(spec.shape()), spec, at);
     EXPECT_EQ(tile.sizes().vec(), local_shape(spec, at));
@@ -87,8 +88,8 @@ TEST(Tiles, JoiningDoesTheReductionsThatAreOwed) {
 
 TEST(Tiles, ShardsOfAPartialAreReducedBeforeTheyAreJoined) {
   const DTensorSpec spec = parse_spec("f32[3] on (a=2, b=2) as [P(sum), S(0)]");
-  const std::vector<at::Tensor> tiles{at::tensor({1.F, 2.F}), at::tensor({3.F}), at::tensor({10.F, 20.F}),
-                                      at::tensor({30.F})};
+  const std::vector<at::Tensor> tiles{at::tensor({1.F, 2.F}), at::tensor({3.F}),
+                                      at::tensor({10.F, 20.F}), at::tensor({30.F})};
   EXPECT_TRUE(at::equal(join_tiles(tiles, spec), at::tensor({11.F, 22.F, 33.F})));
 }
 
@@ -115,7 +116,8 @@ TEST(Tiles, AMisfitIsRefusedWithTheFacts) {
 TEST(TorchTypes, EveryElementTypeHasLibtorchsNumberAndSize) {
   for (DType dtype : all_dtypes()) {
     EXPECT_EQ(dtype_of(scalar_type_of(dtype)), dtype);
-    EXPECT_EQ(static_cast<std::int64_t>(c10::elementSize(scalar_type_of(dtype))), size_of(dtype)) << name_of(dtype);
+    EXPECT_EQ(static_cast<std::int64_t>(c10::elementSize(scalar_type_of(dtype))), size_of(dtype))
+        << name_of(dtype);
   }
   EXPECT_THROW(dtype_of(at::kQInt8), UsageError);
   EXPECT_EQ(to_string(meta_of(at::zeros({2, 3}).t())), "f32[3, 2] strides [1, 3]");

@@ -40,7 +40,8 @@ void use_backend(World& world) {
   for (int rank = 0; rank < n; ++rank) gathered[0].push_back(at::empty({2, 3}));
   Tensors input{mine()};
   backend->allgather(gathered, input, {})->wait();
-  for (int rank = 0; rank < n; ++rank) require(at::equal(gathered[0][rank], all[rank]), "allgather");
+  for (int rank = 0; rank < n; ++rank)
+    require(at::equal(gathered[0][rank], all[rank]), "allgather");
   at::Tensor flat = at::empty({2 * n, 3});
   backend->_allgather_base(flat, input[0], {})->wait();
   require(at::equal(flat, at::cat(all)), "_allgather_base");

@@ -80,7 +80,9 @@ TEST(Environment, WhatDoesNotFitIsRefused) {
   EXPECT_THROW(place({{"RANK", "two"}, {"WORLD_SIZE", "4"}}), UsageError);
   EXPECT_THROW(place({{"RANK", "-1"}, {"WORLD_SIZE", "4"}}), UsageError);
   EXPECT_THROW(place({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), UsageError);
-  EXPECT_THROW(place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"}}), UsageError);
+  EXPECT_THROW(
+      place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"}}),
+      UsageError);
 }
 
 }  // namespace

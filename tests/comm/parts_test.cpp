@@ -26,7 +26,8 @@ TEST(Piece, AnyRangePacksAndUnpacksToTheSameBytes) {
   const Piece piece{memory.data() + 1, 3, 8, 7};  // bytes 1-3, 9-11, ...
   std::array<std::byte, 21> flat{};
   pack(piece, 0, piece.bytes(), flat.data());
-  for (std::int64_t i = 0; i < 21; ++i) EXPECT_EQ(flat[static_cast<std::size_t>(i)], static_cast<std::byte>(1 + i / 3 * 8 + i % 3));
+  for (std::int64_t i = 0; i < 21; ++i)
+    EXPECT_EQ(flat[static_cast<std::size_t>(i)], static_cast<std::byte>(1 + i / 3 * 8 + i % 3));
   for (std::int64_t begin = 0; begin <= 21; ++begin) {
     for (std::int64_t end = begin; end <= 25; ++end) {  // beyond the end is cut
       std::array<std::byte, 64> other{};
@@ -44,7 +45,8 @@ TEST(Piece, CopiesBetweenDifferentStrides) {
   std::array<std::byte, 64> to{};
   copy({from.data(), 6, 8, 2}, {to.data(), 4, 5, 3});
   const std::vector<int> want = {0, 1, 2, 3, -1, 4, 5, 8, 9, -1, 10, 11, 12, 13};
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(to[i], want[i] < 0 ? std::byte{0} : static_cast<std::byte>(want[i]));
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_EQ(to[i], want[i] < 0 ? std::byte{0} : static_cast<std::byte>(want[i]));
 }
 
 TEST(Reduce, HalfPrecisionIsRoundedOnce) {
@@ -79,11 +81,16 @@ TEST(Call, DiffersInWhateverMustAgree) {
   const std::vector<std::int64_t> other = {2, 4};
   const Call call = Call(Kind::AllReduce, DType::F32, shape).reduced_by(ReduceOp::Sum);
   EXPECT_EQ(call.to_string(), "all_reduce(f32[4, 2], sum), call 0");
-  EXPECT_EQ(call.fingerprint(), Call(Kind::AllReduce, DType::F32, shape).reduced_by(ReduceOp::Sum).fingerprint());
-  EXPECT_NE(call.fingerprint(), Call(Kind::AllReduce, DType::F32, other).reduced_by(ReduceOp::Sum).fingerprint());
-  EXPECT_NE(call.fingerprint(), Call(Kind::AllReduce, DType::I32, shape).reduced_by(ReduceOp::Sum).fingerprint());
-  EXPECT_NE(call.fingerprint(), Call(Kind::AllReduce, DType::F32, shape).reduced_by(ReduceOp::Avg).fingerprint());
-  EXPECT_NE(call.fingerprint(), Call(Kind::ReduceScatter, DType::F32, shape).reduced_by(ReduceOp::Sum).fingerprint());
+  EXPECT_EQ(call.fingerprint(),
+            Call(Kind::AllReduce, DType::F32, shape).reduced_by(ReduceOp::Sum).fingerprint());
+  EXPECT_NE(call.fingerprint(),
+            Call(Kind::AllReduce, DType::F32, other).reduced_by(ReduceOp::Sum).fingerprint());
+  EXPECT_NE(call.fingerprint(),
+            Call(Kind::AllReduce, DType::I32, shape).reduced_by(ReduceOp::Sum).fingerprint());
+  EXPECT_NE(call.fingerprint(),
+            Call(Kind::AllReduce, DType::F32, shape).reduced_by(ReduceOp::Avg).fingerprint());
+  EXPECT_NE(call.fingerprint(),
+            Call(Kind::ReduceScatter, DType::F32, shape).reduced_by(ReduceOp::Sum).fingerprint());
   Call later = call;
   later.number(1);
   EXPECT_NE(call.fingerprint(), later.fingerprint());

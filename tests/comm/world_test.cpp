@@ -23,7 +23,8 @@ TEST(World, AProcessCanHoldSeveral) {
     const World second = World::from_env();
     const at::Tensor a = first.group().all_reduce(at::ones({3}), ReduceOp::Sum);
     const at::Tensor b = second.group().all_reduce(at::ones({4}), ReduceOp::Sum);
-    require(a.size(0) == 3 && b.size(0) == 4 && b[0].item<float>() == 2, "two worlds mixed up their calls");
+    require(a.size(0) == 3 && b.size(0) == 4 && b[0].item<float>() == 2,
+            "two worlds mixed up their calls");
   });
   for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
 }
@@ -32,7 +33,8 @@ TEST(World, GroupsAreMadeByTheirMembersAlone) {
   run_ranks(4, [](World& world) {
     if (world.rank() >= 2) return;  // the others take no part
     const Group pair = world.group({0, 1}, {"pair", "", std::nullopt});
-    require(pair.index() == world.rank() && pair.size() == 2 && pair.engine() == "shm", "a wrong group");
+    require(pair.index() == world.rank() && pair.size() == 2 && pair.engine() == "shm",
+            "a wrong group");
     require(pair.all_reduce(at::ones({1}), ReduceOp::Sum).item<float>() == 2, "a wrong sum");
   });
 }
@@ -60,7 +62,9 @@ TEST(World, AnUnknownOrMissingBackendSaysWhatToDo) {
     world.group({0}, {"", "carrier pigeon", std::nullopt});
     FAIL() << "nothing was thrown";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "tegula: there is no backend \"carrier pigeon\"\n  hint    choose shm, gloo, mpi or nccl");
+    EXPECT_STREQ(
+        error.what(),
+        "tegula: there is no backend \"carrier pigeon\"\n  hint    choose shm, gloo, mpi or nccl");
   }
   try {
     world.group({0}, {"", "nccl", std::nullopt});
@@ -97,7 +101,6 @@ TEST(Group, AbortBreaksItForAllMembers) {
                          }),
                CommError);
 }
-
 
 }  // namespace
 }  // namespace tegula

@@ -31,13 +31,16 @@ std::vector<DeviceMesh> sample_meshes() {
   Ranks shuffled(24);
   std::iota(shuffled.begin(), shuffled.end(), 10);
   std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(7));
-  for (const DeviceMesh& root : {cube, DeviceMesh(cube.axes(), shuffled, "cuda"), DeviceMesh({{"a", 1}, {"b", 5}, {"c", 1}}),
-                                 DeviceMesh({{"a", 2, {"gloo", {{"iface", "lo"}}}}, {"b", 2}, {"c", 2, {"", {{"x", "1"}}}}})}) {
+  for (const DeviceMesh& root :
+       {cube, DeviceMesh(cube.axes(), shuffled, "cuda"), DeviceMesh({{"a", 1}, {"b", 5}, {"c", 1}}),
+        DeviceMesh(
+            {{"a", 2, {"gloo", {{"iface", "lo"}}}}, {"b", 2}, {"c", 2, {"", {{"x", "1"}}}}})}) {
     meshes.push_back(root);
     std::vector<std::string> names{"a", "b", "c"};
     do {
       for (std::size_t count = 1; count <= names.size(); ++count) {
-        const std::vector<std::string> chosen(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count));
+        const std::vector<std::string> chosen(names.begin(),
+                                              names.begin() + static_cast<std::ptrdiff_t>(count));
         const DeviceMesh slice = root.slice(chosen);
         meshes.push_back(slice);
         meshes.push_back(slice.flatten("all"));
@@ -111,7 +114,8 @@ TEST(DeviceMeshLaw, PrintedMeshesParseBackToEqualOnes) {
 TEST(DeviceMeshLaw, DifferentTextsAreDifferentMeshes) {
   const std::vector<DeviceMesh> meshes = sample_meshes();
   for (const DeviceMesh& a : meshes) {
-    for (const DeviceMesh& b : meshes) EXPECT_EQ(a == b, to_string(a) == to_string(b)) << a << " and " << b;
+    for (const DeviceMesh& b : meshes)
+      EXPECT_EQ(a == b, to_string(a) == to_string(b)) << a << " and " << b;
   }
 }
 
@@ -178,7 +182,8 @@ TEST(DeviceMesh, CarriesTheBackendWantedPerAxis) {
 }
 
 TEST(DeviceMesh, ListedRanksPrintAsRanges) {
-  EXPECT_EQ(to_string(DeviceMesh({{"x", 6}}, {4, 5, 6, 2, 1, 0}, "cuda")), "cuda (x=6) over [4:7, 2, 1, 0]");
+  EXPECT_EQ(to_string(DeviceMesh({{"x", 6}}, {4, 5, 6, 2, 1, 0}, "cuda")),
+            "cuda (x=6) over [4:7, 2, 1, 0]");
   EXPECT_EQ(parse_mesh("x=2, y=2 over [4:8]").ranks(), (Ranks{4, 5, 6, 7}));
 }
 
@@ -277,18 +282,21 @@ TEST(DeviceMeshErrors, ImpossibleRegroupingsAreRefused) {
             "tegula: axis \"a\" of 2 ranks cannot be unflattened into (x=2, y=2)\n"
             "  mesh    (a=2, b=2, c=3)\n"
             "  hint    the sizes must multiply to 2");
-  EXPECT_EQ(message_of([&] { mesh[{"a", "c"}].flatten("ac").unflatten("ac", {{"x", 3}, {"y", 2}}); }),
-            "tegula: axis \"ac\" cannot be unflattened into (x=3, y=2): it walks through the ranks in steps of "
-            "(2, 3):(6, 1)\n"
-            "  mesh    (ac=(2, 3):(6, 1)) of (a=2, b=2, c=3)\n"
-            "  hint    choose sizes that the steps can be grouped into");
+  EXPECT_EQ(
+      message_of([&] { mesh[{"a", "c"}].flatten("ac").unflatten("ac", {{"x", 3}, {"y", 2}}); }),
+      "tegula: axis \"ac\" cannot be unflattened into (x=3, y=2): it walks through the ranks in "
+      "steps of "
+      "(2, 3):(6, 1)\n"
+      "  mesh    (ac=(2, 3):(6, 1)) of (a=2, b=2, c=3)\n"
+      "  hint    choose sizes that the steps can be grouped into");
   EXPECT_THROW(mesh.flatten({"a", "b"}, "c"), UsageError);
   EXPECT_THROW(mesh.unflatten("a", {{"b", 2}}), UsageError);
   EXPECT_THROW(mesh.unflatten("a", {}), UsageError);
-  EXPECT_EQ(message_of([&] { DeviceMesh::concatenate({mesh["a"], mesh[{"a", "b"}].flatten("x")}); }),
-            "tegula: cannot concatenate meshes that share ranks along an axis\n"
-            "  meshes  (a=2) of (a=2, b=2, c=3), (x=4:3) of (a=2, b=2, c=3)\n"
-            "  hint    use each axis of the root once");
+  EXPECT_EQ(
+      message_of([&] { DeviceMesh::concatenate({mesh["a"], mesh[{"a", "b"}].flatten("x")}); }),
+      "tegula: cannot concatenate meshes that share ranks along an axis\n"
+      "  meshes  (a=2) of (a=2, b=2, c=3), (x=4:3) of (a=2, b=2, c=3)\n"
+      "  hint    use each axis of the root once");
   EXPECT_EQ(message_of([&] { DeviceMesh::concatenate({mesh["a"], DeviceMesh({{"b", 2}})}); }),
             "tegula: cannot concatenate meshes over different roots\n"
             "  one     (a=2) of (a=2, b=2, c=3)\n"

@@ -32,11 +32,16 @@ Placement generated_placement(Random& random) {
   static const std::vector<std::int64_t> kDims = {0, 1, 2, 3, -1, -2, kLeast, kMost};
   static const std::vector<std::int64_t> kExtents = {0, 1, 1000, kMost};
   switch (random.between(0, 9)) {
-    case 0: return Replicate();
-    case 1: return Partial(kReduceOps[static_cast<std::size_t>(random.between(0, 7))]);
-    case 2: return MaskPartial(random.pick(kExtents));
-    case 3: return Shard(random.pick(kDims));
-    default: return Shard(random.pick(kDims), generated_cut(random));
+    case 0:
+      return Replicate();
+    case 1:
+      return Partial(kReduceOps[static_cast<std::size_t>(random.between(0, 7))]);
+    case 2:
+      return MaskPartial(random.pick(kExtents));
+    case 3:
+      return Shard(random.pick(kDims));
+    default:
+      return Shard(random.pick(kDims), generated_cut(random));
   }
 }
 
@@ -128,7 +133,8 @@ TEST(Placement, IsWrittenShort) {
 }
 
 TEST(Placement, ReadsWithAnyBlanksAndTakesAPlainPForASum) {
-  EXPECT_EQ(parse_placement("  S ( -1 , sizes = [ 3,1 ] ) "), Placement(Shard(-1, Cut::ragged({3, 1}))));
+  EXPECT_EQ(parse_placement("  S ( -1 , sizes = [ 3,1 ] ) "),
+            Placement(Shard(-1, Cut::ragged({3, 1}))));
   EXPECT_EQ(parse_placement("P"), Placement(Partial(ReduceOp::Sum)));
   EXPECT_EQ(parse_placements("R,P , S(0)"), (Placements{Replicate(), Partial(), Shard(0)}));
   EXPECT_TRUE(parse_placements("").empty());
@@ -231,18 +237,20 @@ TEST(ReduceOp, EqualOnesAndSumWithAvgCommute) {
 }
 
 TEST(PlacementText, AMisfitSaysWhatWasExpectedAndHowOneIsWritten) {
-  EXPECT_EQ(usage_error_of([] { parse_placement("X"); }),
-            "tegula: cannot read a placement: expected R, S(...), P(...) or M(...) where \"X\" stands\n"
-            "  text    X\n"
-            "  place   character 1\n"
-            "  hint    write a placement like R, S(0), S(0, sizes=[3, 1, 4]), S(0, blocks=2), P(sum) or "
-            "M(1000)");
-  EXPECT_EQ(usage_error_of([] { parse_placement("S(0, cuts=2)"); }),
-            "tegula: cannot read a placement: expected blocks= or sizes= where \"cuts=2)\" stands\n"
-            "  text    S(0, cuts=2)\n"
-            "  place   character 6\n"
-            "  hint    write a placement like R, S(0), S(0, sizes=[3, 1, 4]), S(0, blocks=2), P(sum) or "
-            "M(1000)");
+  EXPECT_EQ(
+      usage_error_of([] { parse_placement("X"); }),
+      "tegula: cannot read a placement: expected R, S(...), P(...) or M(...) where \"X\" stands\n"
+      "  text    X\n"
+      "  place   character 1\n"
+      "  hint    write a placement like R, S(0), S(0, sizes=[3, 1, 4]), S(0, blocks=2), P(sum) or "
+      "M(1000)");
+  EXPECT_EQ(
+      usage_error_of([] { parse_placement("S(0, cuts=2)"); }),
+      "tegula: cannot read a placement: expected blocks= or sizes= where \"cuts=2)\" stands\n"
+      "  text    S(0, cuts=2)\n"
+      "  place   character 6\n"
+      "  hint    write a placement like R, S(0), S(0, sizes=[3, 1, 4]), S(0, blocks=2), P(sum) or "
+      "M(1000)");
   EXPECT_EQ(usage_error_of([] { parse_placements("[R, S(0)"); }),
             "tegula: cannot read placements: expected \"]\" where the text ends\n"
             "  text    [R, S(0)\n"
@@ -254,14 +262,43 @@ TEST(PlacementText, AMisfitSaysWhatWasExpectedAndHowOneIsWritten) {
 }
 
 TEST(PlacementText, WhatIsNoPlacementIsAUsageError) {
-  const std::vector<std::string> texts = {
-      "", " ", "R R", "Replicate", "S", "S()", "S(0", "S(0))", "S(0,)", "S(a)", "S(1.5)", "P()", "P(sum",
-      "P(sum, avg)", "M", "M()", "M(-1)", "S(0, blocks=)", "S(0, blocks=0)", "S(0, blocks=[])",
-      "S(0, blocks=[2, 0])", "S(0, sizes=3)", "S(0, sizes=[3, -1])", "S(0, sizes=[[1], 2])",
-      "S(0, sizes=[[1], [1, 2]])", "S(0, sizes=[[[1]]])", "S(0, sizes=[1], blocks=2)",
-      "S(0, blocks=2, blocks=2)", "S(0, sizes=[1], sizes=[1])", "S(9223372036854775808)",
-      "M(99999999999999999999)", "_S(0, 2)", "S(0)[1]", std::string(1, '\0'), "S(0, sizes=" +
-      std::string(100'000, '['), std::string(100'000, '('), std::string(1'000'000, 'S')};
+  const std::vector<std::string> texts = {"",
+                                          " ",
+                                          "R R",
+                                          "Replicate",
+                                          "S",
+                                          "S()",
+                                          "S(0",
+                                          "S(0))",
+                                          "S(0,)",
+                                          "S(a)",
+                                          "S(1.5)",
+                                          "P()",
+                                          "P(sum",
+                                          "P(sum, avg)",
+                                          "M",
+                                          "M()",
+                                          "M(-1)",
+                                          "S(0, blocks=)",
+                                          "S(0, blocks=0)",
+                                          "S(0, blocks=[])",
+                                          "S(0, blocks=[2, 0])",
+                                          "S(0, sizes=3)",
+                                          "S(0, sizes=[3, -1])",
+                                          "S(0, sizes=[[1], 2])",
+                                          "S(0, sizes=[[1], [1, 2]])",
+                                          "S(0, sizes=[[[1]]])",
+                                          "S(0, sizes=[1], blocks=2)",
+                                          "S(0, blocks=2, blocks=2)",
+                                          "S(0, sizes=[1], sizes=[1])",
+                                          "S(9223372036854775808)",
+                                          "M(99999999999999999999)",
+                                          "_S(0, 2)",
+                                          "S(0)[1]",
+                                          std::string(1, '\0'),
+                                          "S(0, sizes=" + std::string(100'000, '['),
+                                          std::string(100'000, '('),
+                                          std::string(1'000'000, 'S')};
   for (const std::string& text : texts) {
     EXPECT_THROW(parse_placement(text), UsageError) << text.substr(0, 80);
   }
@@ -274,7 +311,8 @@ TEST(PlacementText, WhatIsNoPlacementIsAUsageError) {
 TEST(PlacementText, TheGreatestNumbersAreRead) {
   EXPECT_EQ(parse_placement("S(-9223372036854775808)"), Placement(Shard(kLeast)));
   EXPECT_EQ(parse_placement("M(9223372036854775807)"), Placement(MaskPartial(kMost)));
-  EXPECT_EQ(parse_placement("S(0, blocks=9223372036854775807)"), Placement(Shard(0, Cut::in_blocks(kMost))));
+  EXPECT_EQ(parse_placement("S(0, blocks=9223372036854775807)"),
+            Placement(Shard(0, Cut::in_blocks(kMost))));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@
 namespace tegula {
 
 // One cut of each form that fits these pieces, the sizes by chance.
-inline std::vector<Cut> cuts_that_fit(Random& random, const std::vector<Piece>& pieces, std::int64_t ranks) {
+inline std::vector<Cut> cuts_that_fit(Random& random, const std::vector<Piece>& pieces,
+                                      std::int64_t ranks) {
   using Rows = std::vector<std::vector<std::int64_t>>;
   Rows even_rows, rows, block_rows, two_block_rows;
   std::vector<std::int64_t> blocks, dividing_blocks;
@@ -51,7 +52,7 @@ inline DeviceMesh generated_mesh(Random& random, std::int64_t most_ranks) {
   static const std::vector<std::string> kNames = {"dp", "tp", "pp", "ep_2"};
   std::vector<std::string> names = kNames;
   random.shuffle(names);
-  names.resize(static_cast<std::size_t>(random.between(1, 3)));
+  names.resize(static_cast<std::size_t>(random.one_in(5) ? 1 : random.between(2, 3)));
   std::vector<MeshAxis> axes;
   std::int64_t size = 1;
   for (const std::string& name : names) {
@@ -66,17 +67,21 @@ inline DeviceMesh generated_mesh(Random& random, std::int64_t most_ranks) {
     if (random.one_in(2)) random.shuffle(ranks);
   }
   const DeviceMesh root(axes, ranks, random.one_in(4) ? "cuda" : "cpu");
-  switch (random.between(0, 3)) {
+  switch (random.between(0, 5)) {
     case 0:
       random.shuffle(names);
-      names.resize(static_cast<std::size_t>(random.between(1, static_cast<std::int64_t>(names.size()))));
+      names.resize(
+          static_cast<std::size_t>(random.between(1, static_cast<std::int64_t>(names.size()))));
       return root.slice(names);
-    case 1: return root.flatten(names, "flat");
-    default: return root;
+    case 1:
+      return root.flatten(names, "flat");
+    default:
+      return root;
   }
 }
 
-inline TensorMeta generated_meta(Random& random, std::int64_t most_dims, std::int64_t greatest_size) {
+inline TensorMeta generated_meta(Random& random, std::int64_t most_dims,
+                                 std::int64_t greatest_size) {
   Shape shape(static_cast<std::size_t>(random.between(0, most_dims)));
   for (std::int64_t& size : shape) size = random.between(0, greatest_size);
   const DType dtype = random.pick(all_dtypes());
@@ -92,7 +97,8 @@ inline TensorMeta generated_meta(Random& random, std::int64_t most_dims, std::in
       for (std::int64_t& step : stride) step = random.between(0, 40);
       return {shape, stride, dtype};
     }
-    default: return {shape, dtype};
+    default:
+      return {shape, dtype};
   }
 }
 
@@ -123,11 +129,11 @@ inline DTensorSpec generated_spec(Random& random, const DeviceMesh& mesh, const 
   Placements placements = generated_placements(random, mesh.ndim(), meta.ndim());
   ShardOrder order = default_shard_order(placements);
   for (ShardOrderEntry& entry : order) {
-    if (random.one_in(2)) random.shuffle(entry.axes);
+    random.shuffle(entry.axes);
     std::vector<Piece> pieces{whole_dim(meta.shape()[static_cast<std::size_t>(entry.dim)])};
     for (std::size_t axis : entry.axes) {
       const std::int64_t ranks = mesh.axes()[axis].size;
-      const Cut cut = random.one_in(2) ? Cut() : random.pick(cuts_that_fit(random, pieces, ranks));
+      const Cut cut = random.one_in(3) ? Cut() : random.pick(cuts_that_fit(random, pieces, ranks));
       pieces = cut_pieces(pieces, ranks, cut);
       placements[axis] = Shard(random.one_in(4) ? entry.dim - meta.ndim() : entry.dim, cut);
     }

@@ -39,7 +39,8 @@ inline std::vector<Piece> cut_piece(const Piece& piece, std::int64_t ranks, std:
   std::size_t next = 0;
   bool first_run = true;
   for (std::int64_t run : even_sizes(piece.size(), blocks)) {
-    const std::vector<std::int64_t> chunks = sizes != nullptr && run > 0 ? *sizes : even_sizes(run, ranks);
+    const std::vector<std::int64_t> chunks =
+        sizes != nullptr && run > 0 ? *sizes : even_sizes(run, ranks);
     for (std::size_t rank = 0; rank < chunks.size(); ++rank) {
       if (first_run) {
         const bool at_end = next == piece.elements.size();
@@ -56,14 +57,16 @@ inline std::vector<Piece> cut_piece(const Piece& piece, std::int64_t ranks, std:
 }
 
 // What an axis makes of the pieces that the axes before it left, the first axis slowest.
-inline std::vector<Piece> cut_pieces(const std::vector<Piece>& pieces, std::int64_t ranks, const Cut& cut) {
+inline std::vector<Piece> cut_pieces(const std::vector<Piece>& pieces, std::int64_t ranks,
+                                     const Cut& cut) {
   std::vector<Piece> result;
   for (std::size_t index = 0; index < pieces.size(); ++index) {
     const std::int64_t blocks =
         cut.blocks().empty() ? 1 : cut.blocks()[cut.blocks().size() == 1 ? 0 : index];
     const std::vector<std::int64_t>* sizes =
         cut.sizes().empty() ? nullptr : &cut.sizes()[cut.sizes().size() == 1 ? 0 : index];
-    for (Piece& part : cut_piece(pieces[index], ranks, blocks, sizes)) result.push_back(std::move(part));
+    for (Piece& part : cut_piece(pieces[index], ranks, blocks, sizes))
+      result.push_back(std::move(part));
   }
   return result;
 }

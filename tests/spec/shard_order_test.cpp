@@ -23,7 +23,7 @@ TEST(ShardOrderLaw, EveryPermutationOfTheAxesOfADimFitsAndReadsBackEqual) {
     ASSERT_EQ(parse_shard_order(to_string(order)), order) << to_string(order);
     reordered += order != default_shard_order(placements) ? 1 : 0;
   }
-  EXPECT_GT(reordered, 500);
+  EXPECT_GT(reordered, 400);
 }
 
 TEST(ShardOrder, IsTheOrderOfTheMeshByDefault) {
@@ -57,7 +57,8 @@ TEST(ShardOrder, ListsExactlyTheAxesThatCutADim) {
             "  as      [S(0), R, S(2), S(0)]\n"
             "  hint    list for each cut dim, by ascending dim, exactly the axes that cut it: "
             "{0: [0, 3], 2: [2]} is the default");
-  const std::vector<std::vector<std::size_t>> wrong = {{}, {0}, {0, 0}, {0, 3, 3}, {0, 3, 1}, {0, SIZE_MAX}};
+  const std::vector<std::vector<std::size_t>> wrong = {{},        {0},       {0, 0},
+                                                       {0, 3, 3}, {0, 3, 1}, {0, SIZE_MAX}};
   for (const auto& axes : wrong) {
     EXPECT_THROW(check_shard_order({{0, axes}, {2, {2}}}, kThreeCuts), UsageError);
   }
@@ -69,8 +70,8 @@ TEST(ShardOrder, AMisfitSaysHowAnOrderIsWritten) {
             "  text    {0 [1]}\n"
             "  place   character 4\n"
             "  hint    write a shard order like {0: [1, 0], 2: [2]}");
-  for (const char* text : {"", "{", "}", "{0}", "{0: 1}", "{0: [1]", "{0: [-1]}", "{0: [1],}", "{0: [1]} x",
-                           "{99999999999999999999: [0]}"}) {
+  for (const char* text : {"", "{", "}", "{0}", "{0: 1}", "{0: [1]", "{0: [-1]}", "{0: [1],}",
+                           "{0: [1]} x", "{99999999999999999999: [0]}"}) {
     EXPECT_THROW(parse_shard_order(text), UsageError) << text;
   }
 }

@@ -13,12 +13,13 @@ namespace tegula {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-constexpr int kSpecs = 4000;
+constexpr int kSpecs = 8000;
 
-// Tensors of one to three dims on meshes of one to three axes, roots and others, any order, any cut.
+// Tensors of one to three dims on meshes of one to three axes, roots and others, any order, any
+// cut.
 void for_each_spec(const std::function<void(Random&, const DTensorSpec&)>& visit) {
   Random random(31);
-  for (int i = 0; i < kSpecs; ++i) {
+  for (int i = 0; i < kSpecs && !::testing::Test::HasFatalFailure(); ++i) {
     const DeviceMesh mesh = generated_mesh(random, 3);
     visit(random, generated_spec(random, mesh, generated_meta(random, 3, 6)));
   }
@@ -58,13 +59,14 @@ TEST(SlicesLaw, EveryRankHoldsTheCrossProductOfWhatItsDimsGiveIt) {
       ++ranks;
     }
   });
-  EXPECT_GT(ranks, 5 * kSpecs);
+  EXPECT_GT(ranks, 30'000);
 }
 
 TEST(SlicesLaw, SlicesPartitionTheTensorForEachCoordinateOfTheAxesThatDoNotCut) {
   std::int64_t elements = 0;
   for_each_spec([&](Random&, const DTensorSpec& spec) {
-    std::map<Coordinate, std::map<Coordinate, int>> holders;  // replica -> element -> how many hold it
+    std::map<Coordinate, std::map<Coordinate, int>>
+        holders;  // replica -> element -> how many hold it
     for (const Coordinate& at : all_coordinates(spec.mesh().shape())) {
       Coordinate replica = at;
       for (std::size_t axis = 0; axis < at.size(); ++axis) {
@@ -96,7 +98,8 @@ TEST(SlicesLaw, SlicesPartitionTheTensorForEachCoordinateOfTheAxesThatDoNotCut) 
 }
 
 // The cross product of what each dim's piece holds of the box.
-std::vector<OwnedBox> boxes_of_rank(const std::vector<Piece>& slice, const Box& box, std::int64_t rank) {
+std::vector<OwnedBox> boxes_of_rank(const std::vector<Piece>& slice, const Box& box,
+                                    std::int64_t rank) {
   std::vector<OwnedBox> boxes{{rank, {}, {}}};
   for (std::size_t dim = 0; dim < slice.size(); ++dim) {
     std::vector<OwnedBox> longer;
@@ -118,8 +121,9 @@ TEST(SlicesLaw, OwnersOfABoxAreAllRanksOfTheFiberThatHoldSomeOfIt) {
   for_each_spec([&](Random& random, const DTensorSpec& spec) {
     Box box;
     for (std::int64_t size : spec.shape()) {
-      box.push_back(random.one_in(3) ? Interval{0, size}
-                                     : Interval{random.between(-1, size), random.between(0, size + 1)});
+      box.push_back(random.one_in(3)
+                        ? Interval{0, size}
+                        : Interval{random.between(-1, size), random.between(0, size + 1)});
     }
     const std::int64_t fiber = random.between(0, spec.mesh().fiber_count() - 1);
     std::vector<OwnedBox> expected;
@@ -165,7 +169,8 @@ std::string layout_of(const std::string& text) {
   std::string result;
   for (const Coordinate& at : all_coordinates(spec.mesh().shape())) {
     if (!result.empty()) result += " ";
-    result += std::to_string(local_shape(spec, at)[0]) + "@" + std::to_string(slice_at(spec, at)[0][0].begin);
+    result += std::to_string(local_shape(spec, at)[0]) + "@" +
+              std::to_string(slice_at(spec, at)[0][0].begin);
   }
   return result;
 }
@@ -229,7 +234,8 @@ TEST(Slices, ABoxNeedsOneIntervalPerDim) {
             "  spec    f32[8, 6] on (a=2) as [S(0)]\n"
             "  hint    give one interval per dim");
   EXPECT_THROW(owners(spec, {{0, 8}, {0, 6}}, 1), UsageError);
-  EXPECT_EQ(owners(spec, {{7, kMost}, {5, kMost}}), (std::vector<OwnedBox>{{1, {{7, 1}, {5, 1}}, {3, 5}}}));
+  EXPECT_EQ(owners(spec, {{7, kMost}, {5, kMost}}),
+            (std::vector<OwnedBox>{{1, {{7, 1}, {5, 1}}, {3, 5}}}));
 }
 
 TEST(Slices, AWholeShapeThatCannotBeToldIsRefused) {
@@ -258,11 +264,12 @@ TEST(Slices, AWholeShapeThatCannotBeToldIsRefused) {
 
 TEST(Slices, TheGreatestTensorsAreCutWithoutOverflow) {
   const DTensorSpec spec =
-      parse_spec("f32[9223372036854775807] on (a=2, b=3) as [S(0, blocks=2), S(0, blocks=3)]");
+      parse_spec("u8[9223372036854775807] on (a=2, b=3) as [S(0, blocks=2), S(0, blocks=3)]");
   std::int64_t total = 0;
   for (const Coordinate& at : all_coordinates({2, 3})) {
     std::int64_t held = 0;
-    for (const Interval& interval : slice_at(spec, at)[0]) held += interval.size;
+    const TensorSlice slice = slice_at(spec, at);
+    for (const Interval& interval : slice[0]) held += interval.size;
     EXPECT_EQ(held, local_shape(spec, at)[0]);
     total += held;
   }

@@ -41,7 +41,8 @@ void expect_dense(const Shape& shape, const Shape& like, const Shape& stride) {
   for (const Coordinate& at : all_coordinates(sizes)) {
     std::int64_t found = 0;
     for (std::size_t i = 0; i < order.size(); ++i) found += at[i] * stride[order[i]];
-    ASSERT_EQ(found, address++) << ::testing::PrintToString(shape) << " like " << ::testing::PrintToString(like);
+    ASSERT_EQ(found, address++) << ::testing::PrintToString(shape) << " like "
+                                << ::testing::PrintToString(like);
   }
 }
 
@@ -54,7 +55,8 @@ TEST(TensorMetaLaw, DenseStridesKeepTheOrderOfTheDimsInMemory) {
     for (std::int64_t& size : shape) size = random.between(0, 4);
     for (std::int64_t& step : like) step = random.between(1, 5);
     expect_dense(shape, like, dense_strides_like(shape, like));
-    ASSERT_EQ(dense_strides_like(shape, row_major_strides(Shape(shape.size(), 2))), row_major_strides(shape));
+    ASSERT_EQ(dense_strides_like(shape, row_major_strides(Shape(shape.size(), 2))),
+              row_major_strides(shape));
     ++cases;
   }
   EXPECT_EQ(cases, 3000);
@@ -80,7 +82,7 @@ TEST(TensorMeta, CountsItsElements) {
   EXPECT_EQ(TensorMeta({2, 3, 4}, DType::F32).numel(), 24);
   EXPECT_EQ(TensorMeta({}, DType::F32).numel(), 1);
   EXPECT_EQ(TensorMeta({7, 0}, DType::F32).numel(), 0);
-  EXPECT_EQ(TensorMeta({kMost}, DType::F32).numel(), kMost);
+  EXPECT_EQ(TensorMeta({kMost}, DType::U8).numel(), kMost);
 }
 
 TEST(TensorMeta, EqualityAndHashSeeShapeStrideAndType) {
@@ -111,12 +113,14 @@ TEST(TensorMeta, HasNoNegativeSizes) {
   EXPECT_THROW(TensorMeta({kLeast}, DType::F32), UsageError);
 }
 
-TEST(TensorMeta, HasNoMoreElementsThanCanBeCounted) {
+TEST(TensorMeta, HasNoMoreBytesThanCanBeCounted) {
   EXPECT_EQ(usage_error_of([] { TensorMeta({kMost, 2}, DType::F32); }),
-            "tegula: a tensor cannot have more elements than 63 bits count\n"
+            "tegula: a tensor cannot have more bytes than 63 bits count\n"
             "  tensor  f32[9223372036854775807, 2]\n"
             "  hint    check the sizes");
-  EXPECT_THROW(TensorMeta({kMost, 0, kMost}, DType::F32), UsageError);
+  EXPECT_THROW(TensorMeta({kMost, 0, kMost}, DType::U8), UsageError);
+  EXPECT_THROW(TensorMeta({kMost / 4 + 1}, DType::F32), UsageError);
+  EXPECT_EQ(TensorMeta({kMost / 4}, DType::F32).numel(), kMost / 4);
 }
 
 TEST(TensorMeta, NeedsOneStridePerDimAndNoneNegative) {
@@ -151,8 +155,9 @@ TEST(TensorMeta, AMisfitSaysHowATensorIsWritten) {
             "  text    f32(8)\n"
             "  place   character 4\n"
             "  hint    write a tensor like f32[8, 16]");
-  for (const char* text : {"", "f32", "f32[", "f32[8", "f32[8,]", "f32[8] strides", "f32[8] strides [1, 2]",
-                           "f32[9223372036854775808]", "f32[8] x", "[8]", "f32[[8]]"}) {
+  for (const char* text :
+       {"", "f32", "f32[", "f32[8", "f32[8,]", "f32[8] strides", "f32[8] strides [1, 2]",
+        "f32[9223372036854775808]", "f32[8] x", "[8]", "f32[[8]]"}) {
     EXPECT_THROW(parse_tensor_meta(text), UsageError) << text;
   }
 }
@@ -170,10 +175,11 @@ TEST(DType, NamesReadBackAndAreAllDifferent) {
 }
 
 TEST(DType, AnUnknownOneIsRefused) {
-  EXPECT_EQ(usage_error_of([] { parse_dtype("float"); }),
-            "tegula: unknown element type \"float\"\n"
-            "  hint    use one of f32, f64, f16, bf16, i64, i32, i16, i8, u8, u16, u32, u64, bool, c32, "
-            "c64, c128, f8e5m2, f8e4m3fn, f8e5m2fnuz, f8e4m3fnuz, f8e8m0fnu");
+  EXPECT_EQ(
+      usage_error_of([] { parse_dtype("float"); }),
+      "tegula: unknown element type \"float\"\n"
+      "  hint    use one of f32, f64, f16, bf16, i64, i32, i16, i8, u8, u16, u32, u64, bool, c32, "
+      "c64, c128, f8e5m2, f8e4m3fn, f8e5m2fnuz, f8e4m3fnuz, f8e8m0fnu");
   EXPECT_EQ(usage_error_of([] { name_of(static_cast<DType>(12)); }),
             "tegula: element type 12 is not supported\n"
             "  hint    quantized and bit types have no distributed form; convert the tensor first");

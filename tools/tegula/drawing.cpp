@@ -29,7 +29,8 @@ std::string label_of(const std::vector<OwnedBox>& boxes) {
   for (std::size_t index = 0; index < boxes.size() && index < kMostRanksNamed; ++index) {
     label += (index == 0 ? "" : " ") + std::to_string(boxes[index].rank);
   }
-  if (boxes.size() > kMostRanksNamed) label += " +" + std::to_string(boxes.size() - kMostRanksNamed);
+  if (boxes.size() > kMostRanksNamed)
+    label += " +" + std::to_string(boxes.size() - kMostRanksNamed);
   return label;
 }
 
@@ -72,14 +73,16 @@ std::string render(const Grid& grid, Colour colour) {
   text += std::to_string(grid.column_lines.back()) + "\n";
   for (std::size_t row = 0; row < grid.labels.size(); ++row) {
     text += padded(std::to_string(grid.row_lines[row]), margin + 1);
-    text += (row == 0 ? rule(grid, "┌", "┬", "┐") : rule(grid, "├", "┼", "┤")) + "\n" + indent + "│";
+    text +=
+        (row == 0 ? rule(grid, "┌", "┬", "┐") : rule(grid, "├", "┼", "┤")) + "\n" + indent + "│";
     for (std::size_t column = 0; column < grid.widths.size(); ++column) {
       const std::string& label = grid.labels[row][column];
       text += coloured(padded(label, grid.widths[column]), label, colour) + "│";
     }
     text += "\n";
   }
-  return text + padded(std::to_string(grid.row_lines.back()), margin + 1) + rule(grid, "└", "┴", "┘") + "\n";
+  return text + padded(std::to_string(grid.row_lines.back()), margin + 1) +
+         rule(grid, "└", "┴", "┘") + "\n";
 }
 
 // The dims that rows and columns of boxes stand for, where there is more than one.
@@ -131,7 +134,8 @@ std::string draw(const DTensorSpec& spec, Colour colour) {
                               : std::vector<std::int64_t>{0, spec.ndim() > 1 ? spec.shape()[0] : 1};
   grid.column_lines = axes->columns ? lines_of(spec.dim_cuts()[*axes->columns])
                                     : std::vector<std::int64_t>{0, spec.shape()[1]};
-  if (grid.row_lines.size() > kMostRows + 1 || grid.column_lines.size() > kMostColumns + 1) return "";
+  if (grid.row_lines.size() > kMostRows + 1 || grid.column_lines.size() > kMostColumns + 1)
+    return "";
   label_boxes(spec, *axes, grid);
   return render(grid, colour);
 }

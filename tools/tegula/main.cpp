@@ -16,7 +16,8 @@ constexpr int kWrongCall = 2;
 std::string sentence_of(const CLI::ParseError& error, const CLI::App& app, int argc, char** argv) {
   if (argc == 1) return "no command was given";
   const bool has_command = argc > 1 && argv[1][0] != '-';
-  if (has_command && app.get_subcommands([&](const CLI::App* one) { return one->check_name(argv[1]); }).empty()) {
+  if (has_command &&
+      app.get_subcommands([&](const CLI::App* one) { return one->check_name(argv[1]); }).empty()) {
     return "there is no command " + tegula::quoted(argv[1]);
   }
   std::string text = error.what();
@@ -30,16 +31,20 @@ int dispatch(int argc, char** argv) {
 
   tegula::cli::MeshCall mesh;
   CLI::App* mesh_command = app.add_subcommand("mesh", "Show a mesh and its groups");
-  mesh_command->add_option("mesh", mesh.text, "e.g. \"dp=2, tp=4\" or \"(tp=4) of (dp=2, tp=4)\"")->required();
+  mesh_command->add_option("mesh", mesh.text, "e.g. \"dp=2, tp=4\" or \"(tp=4) of (dp=2, tp=4)\"")
+      ->required();
   mesh_command->add_flag("--all", mesh.all, "List everything, however long");
 
   tegula::cli::SpecCall spec;
-  CLI::App* spec_command = app.add_subcommand("spec", "Show which rank holds which slice of a tensor");
-  spec_command->add_option("spec", spec.text, "e.g. \"f32[10, 7] on (dp=2, tp=3) as [S(0), S(1)]\"")->required();
+  CLI::App* spec_command =
+      app.add_subcommand("spec", "Show which rank holds which slice of a tensor");
+  spec_command->add_option("spec", spec.text, "e.g. \"f32[10, 7] on (dp=2, tp=3) as [S(0), S(1)]\"")
+      ->required();
   spec_command->add_flag("--all", spec.all, "List everything, however long");
 
   tegula::cli::BenchCall bench;
-  CLI::App* bench_command = app.add_subcommand("bench", "Measure, beside the alternatives: GROUP [--peer] [--json FILE]");
+  CLI::App* bench_command =
+      app.add_subcommand("bench", "Measure, beside the alternatives: GROUP [--peer] [--json FILE]");
   bench_command->prefix_command();
   bench_command->set_help_flag();
 

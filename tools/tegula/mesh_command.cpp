@@ -31,7 +31,8 @@ void print_grid(const DeviceMesh& mesh, std::int64_t fiber, std::ostream& out) {
   for (std::size_t begin = 0; begin < ranks.size(); begin += static_cast<std::size_t>(last.size)) {
     std::vector<std::string> row;
     const Coordinate coordinate = *mesh.coordinate_of(ranks[begin]);
-    for (std::size_t axis = 0; axis + 1 < mesh.ndim(); ++axis) row.push_back(std::to_string(coordinate[axis]));
+    for (std::size_t axis = 0; axis + 1 < mesh.ndim(); ++axis)
+      row.push_back(std::to_string(coordinate[axis]));
     for (std::int64_t i = 0; i < last.size; ++i) {
       row.push_back(std::to_string(ranks[begin + static_cast<std::size_t>(i)]));
     }
@@ -46,8 +47,10 @@ void print_groups(const DeviceMesh& mesh, std::size_t axis, bool all, std::ostre
       << counted(static_cast<std::int64_t>(groups.size()), "group", "groups") << " of "
       << counted(mesh.axes()[axis].size, "rank", "ranks") << '\n';
   const std::size_t shown = all ? groups.size() : std::min(groups.size(), kUsualGroups);
-  for (std::size_t group = 0; group < shown; ++group) out << "  " << ranks_line(groups[group], all) << '\n';
-  if (shown < groups.size()) out << "  ... and " << groups.size() - shown << " more (--all lists them)\n";
+  for (std::size_t group = 0; group < shown; ++group)
+    out << "  " << ranks_line(groups[group], all) << '\n';
+  if (shown < groups.size())
+    out << "  ... and " << groups.size() - shown << " more (--all lists them)\n";
 }
 
 }  // namespace
@@ -61,13 +64,15 @@ int show_mesh(const MeshCall& call, std::ostream& out) {
   }
   out << '\n';
   if (mesh.size() <= kUsualRanks || call.all) {
-    const std::int64_t fibers = call.all ? mesh.fiber_count() : std::min<std::int64_t>(mesh.fiber_count(), 2);
+    const std::int64_t fibers =
+        call.all ? mesh.fiber_count() : std::min<std::int64_t>(mesh.fiber_count(), 2);
     for (std::int64_t fiber = 0; fiber < fibers; ++fiber) {
       out << '\n';
       if (mesh.fiber_count() > 1) out << "fiber " << fiber << '\n';
       print_grid(mesh, fiber, out);
     }
-    if (fibers < mesh.fiber_count()) out << "\n... and " << mesh.fiber_count() - fibers << " fibers more (--all lists them)\n";
+    if (fibers < mesh.fiber_count())
+      out << "\n... and " << mesh.fiber_count() - fibers << " fibers more (--all lists them)\n";
   }
   for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) print_groups(mesh, axis, call.all, out);
   return 0;

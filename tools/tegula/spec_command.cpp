@@ -26,7 +26,8 @@ std::string intervals_text(const DimCut& cut, const Coordinate& at) {
   if (count == 1) return to_string(intervals);
   if (count <= kMostIntervalsListed) return "(" + to_string(intervals) + ")";
   intervals.resize(static_cast<std::size_t>(kMostIntervalsListed));
-  return "(" + to_string(intervals) + ", ... " + std::to_string(count - kMostIntervalsListed) + " more)";
+  return "(" + to_string(intervals) + ", ... " + std::to_string(count - kMostIntervalsListed) +
+         " more)";
 }
 
 std::string slice_text(const DTensorSpec& spec, const Coordinate& at) {
@@ -51,7 +52,8 @@ void print_slices(const DTensorSpec& spec, std::int64_t shown, std::ostream& out
     std::vector<std::string> row{std::to_string(mesh.rank_at(at))};
     for (std::int64_t coordinate : at) row.push_back(std::to_string(coordinate));
     const Shape shape = local_shape(spec, at);
-    const std::int64_t bytes = TensorMeta(shape, spec.meta().dtype()).numel() * size_of(spec.meta().dtype());
+    const std::int64_t bytes =
+        TensorMeta(shape, spec.meta().dtype()).numel() * size_of(spec.meta().dtype());
     row.insert(row.end(), {slice_text(spec, at), bracketed(shape), std::to_string(bytes)});
     table.add(std::move(row));
   }
@@ -59,7 +61,8 @@ void print_slices(const DTensorSpec& spec, std::int64_t shown, std::ostream& out
 }
 
 Colour colour_of_terminal() {
-  return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr ? Colour::Ansi : Colour::Plain;
+  return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr ? Colour::Ansi
+                                                                          : Colour::Plain;
 }
 
 }  // namespace
@@ -69,11 +72,13 @@ int show_spec(const SpecCall& call, std::ostream& out) {
   const DeviceMesh& mesh = spec.mesh();
   out << "spec    " << spec << '\n';
   out << "whole   " << counted(spec.meta().numel(), "element", "elements");
-  if (mesh.fiber_count() > 1) out << "; in each of " << mesh.fiber_count() << " fibers, of which this is the first";
+  if (mesh.fiber_count() > 1)
+    out << "; in each of " << mesh.fiber_count() << " fibers, of which this is the first";
   out << "\n\n";
   const std::int64_t shown = call.all ? mesh.size() : std::min(mesh.size(), kUsualRanks);
   print_slices(spec, shown, out);
-  if (shown < mesh.size()) out << "... and " << mesh.size() - shown << " ranks more (--all lists them)\n";
+  if (shown < mesh.size())
+    out << "... and " << mesh.size() - shown << " ranks more (--all lists them)\n";
   const std::string picture = draw(spec, colour_of_terminal());
   if (!picture.empty()) out << '\n' << picture;
   return 0;

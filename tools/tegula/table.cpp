@@ -11,7 +11,9 @@ bool is_number(const std::string& cell) {
   return !cell.empty() && std::isdigit(static_cast<unsigned char>(cell.front())) != 0;
 }
 
-std::string padding(std::size_t width, const std::string& cell) { return std::string(width - cell.size(), ' '); }
+std::string padding(std::size_t width, const std::string& cell) {
+  return std::string(width - cell.size(), ' ');
+}
 
 }  // namespace
 
@@ -22,7 +24,8 @@ void Table::print(std::ostream& out) const {
   for (const auto& row : rows_) {
     for (std::size_t column = 0; column < columns; ++column) {
       widths[column] = std::max(widths[column], row[column].size());
-      if (&row != rows_.data()) numeric[column] = numeric[column] && (row[column].empty() || is_number(row[column]));
+      if (&row != rows_.data())
+        numeric[column] = numeric[column] && (row[column].empty() || is_number(row[column]));
     }
   }
   for (const auto& row : rows_) {
