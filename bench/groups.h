@@ -10,6 +10,9 @@ namespace tegula::bench {
 // Meshes, placements, specs: arithmetic alone.
 std::vector<Measurement> run_core();
 
+// Collectives between processes, beside gloo's, MPI's (if it is there) and a memcpy.
+std::vector<Measurement> run_comm();
+
 // Runs bench/peers/<group>.py under the Python of TEGULA_PYTHON (python3 if unset), which prints
 // measurements as JSON lines. UsageError with the script's output if it fails.
 std::vector<Measurement> run_peer(const std::string& group);

@@ -1,32 +1,27 @@
-# Picks the file of each engine that may be missing. The file that is not picked stays listed, for
-# editors, but is not compiled.
-function(tegula_engine name available)
-  set(left_out ${name})
-  if(available)
-    set(left_out no_${name})
-  endif()
-  set_source_files_properties(comm/${left_out}.cpp PROPERTIES HEADER_FILE_ONLY ON)
-endfunction()
+# Which engines can be built: for each that may be missing there are two files, of which one is left
+# out.
+#   TEGULA_LEFT_OUT   a regular expression of the files not to build
+#   TEGULA_HAS_MPI    whether MPI::MPI_CXX is there
+#   GLOO_HEADERS      the folder of gloo's headers
 
 # gloo is inside libtorch, but the wheel lacks its headers.
 find_path(GLOO_HEADERS gloo/context.h)
 if(NOT GLOO_HEADERS)
   set(GLOO_HEADERS ${PROJECT_SOURCE_DIR}/tegula/comm/gloo_headers)
 endif()
-set_source_files_properties(comm/gloo.cpp PROPERTIES INCLUDE_DIRECTORIES "${GLOO_HEADERS}")
 
 option(TEGULA_MPI "Build the mpi engine where an MPI is installed" ON)
+set(has_mpi OFF)
 if(TEGULA_MPI)
   set(MPI_CXX_SKIP_MPICXX ON)
   find_package(MPI QUIET COMPONENTS CXX)
+  set(has_mpi ${MPI_CXX_FOUND})
 endif()
-set(MPI_CXX_FOUND ${MPI_CXX_FOUND} CACHE INTERNAL "")
-tegula_engine(mpi "${MPI_CXX_FOUND}")
-if(MPI_CXX_FOUND)
-  message(STATUS "mpi engine: ${MPI_CXX_LIBRARIES}")
-  target_link_libraries(tegula PRIVATE MPI::MPI_CXX)
-else()
-  message(STATUS "mpi engine: none (no MPI found)")
-endif()
+set(TEGULA_HAS_MPI ${has_mpi} CACHE INTERNAL "MPI was found")
+message(STATUS "mpi engine: ${TEGULA_HAS_MPI}")
 
-tegula_engine(nccl OFF)
+if(TEGULA_HAS_MPI)
+  set(TEGULA_LEFT_OUT "comm/no_mpi[.]cpp$")
+else()
+  set(TEGULA_LEFT_OUT "comm/mpi[.](cpp|h)$")
+endif()

@@ -16,9 +16,10 @@ int main() {
     at::Tensor all = group.all_gather(at::full({1}, world.rank(), at::kLong), 0);
 
     const std::int64_t expected = std::int64_t{world.size()} * (world.size() - 1) / 2;
-    const bool right = sum[0].item<std::int64_t>() == expected && at::equal(all, at::arange(world.size()));
-    std::cout << "rank " << world.rank() << " of " << world.size() << " over " << group.engine() << ": sum "
-              << sum[0].item<std::int64_t>() << (right ? "\n" : " is WRONG\n");
+    const bool right =
+        sum[0].item<std::int64_t>() == expected && at::equal(all, at::arange(world.size()));
+    std::cout << "rank " << world.rank() << " of " << world.size() << " over " << group.engine()
+              << ": sum " << sum[0].item<std::int64_t>() << (right ? "\n" : " is WRONG\n");
     return right ? 0 : 1;
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

@@ -1,5 +1,6 @@
 // Open MPI (or another MPI) doing the work of the group "comm", by its own blocking calls on warm
-// buffers: the fastest that it offers. mpirun starts it; rank 0 prints one JSON line per measurement.
+// buffers: the fastest that it offers. mpirun starts it; rank 0 prints one JSON line per
+// measurement.
 #include <mpi.h>
 
 #include <algorithm>
@@ -38,7 +39,8 @@ double time_of(const Size& size, const std::function<void()>& call) {
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (round >= 0) times.push_back(slowest);
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                   times.end());
   return times[times.size() / 2];
 }
 
@@ -51,18 +53,37 @@ void measure(const Size& size, int rank, int ranks) {
     const double value = time_of(size, call);
     require(result[0] == expected && result[static_cast<std::size_t>(part) - 1] == expected, name);
     if (rank != 0) return;
-    std::printf("{\"group\": \"comm\", \"case\": \"%s %s %d ranks\", \"who\": \"mpi\", \"value\": %g, \"unit\": \"us\"}\n",
-                name, size.name, ranks, value);
+    std::printf(
+        "{\"group\": \"comm\", \"case\": \"%s %s %d ranks\", \"who\": \"mpi\", \"value\": %g, "
+        "\"unit\": \"us\"}\n",
+        name, size.name, ranks, value);
   };
-  report("all-reduce", [&] { MPI_Allreduce(whole.data(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); },
-         static_cast<float>(ranks));
-  report("all-gather", [&] { MPI_Allgather(whole.data(), part, MPI_FLOAT, result.data(), part, MPI_FLOAT, MPI_COMM_WORLD); },
-         1.0F);
-  report("reduce-scatter",
-         [&] { MPI_Reduce_scatter_block(whole.data(), result.data(), part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); },
-         static_cast<float>(ranks));
-  report("all-to-all", [&] { MPI_Alltoall(whole.data(), part, MPI_FLOAT, result.data(), part, MPI_FLOAT, MPI_COMM_WORLD); },
-         1.0F);
+  report(
+      "all-reduce",
+      [&] {
+        MPI_Allreduce(whole.data(), result.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      },
+      static_cast<float>(ranks));
+  report(
+      "all-gather",
+      [&] {
+        MPI_Allgather(whole.data(), part, MPI_FLOAT, result.data(), part, MPI_FLOAT,
+                      MPI_COMM_WORLD);
+      },
+      1.0F);
+  report(
+      "reduce-scatter",
+      [&] {
+        MPI_Reduce_scatter_block(whole.data(), result.data(), part, MPI_FLOAT, MPI_SUM,
+                                 MPI_COMM_WORLD);
+      },
+      static_cast<float>(ranks));
+  report(
+      "all-to-all",
+      [&] {
+        MPI_Alltoall(whole.data(), part, MPI_FLOAT, result.data(), part, MPI_FLOAT, MPI_COMM_WORLD);
+      },
+      1.0F);
 }
 
 }  // namespace

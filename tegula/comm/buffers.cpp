@@ -86,7 +86,8 @@ at::Tensor Buffers::empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   const auto bytes = static_cast<std::int64_t>(c10::multiply_integers(sizes) *
                                                static_cast<std::int64_t>(c10::elementSize(dtype)));
   if (bytes < kLarge) {
-    return at::detail::empty_cpu(sizes, dtype, /*pin_memory=*/false, /*memory_format=*/std::nullopt);
+    return at::detail::empty_cpu(sizes, dtype, /*pin_memory=*/false,
+                                 /*memory_format=*/std::nullopt);
   }
   const Block block = pool_->take(bytes);
   return at::from_blob(

@@ -27,7 +27,9 @@ at::Tensor bytes_at(const std::byte* memory, Bytes bytes) {
 
 at::Tensor new_bytes(Bytes bytes) { return at::empty({bytes}, at::kByte); }
 
-std::byte* memory_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
+std::byte* memory_of(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(tensor.data_ptr());
+}
 
 Bytes total_of(Pieces pieces) {
   Bytes total = 0;
@@ -67,7 +69,8 @@ void unpack_all(const at::Tensor& block, Pieces pieces) {
 }
 
 at::Tensor place_for(Pieces pieces) {
-  return is_one_block(pieces) ? bytes_at(pieces[0].base, total_of(pieces)) : new_bytes(total_of(pieces));
+  return is_one_block(pieces) ? bytes_at(pieces[0].base, total_of(pieces))
+                              : new_bytes(total_of(pieces));
 }
 
 std::vector<std::int64_t> sizes_of(Pieces pieces) {
@@ -95,7 +98,8 @@ class C10dEngine final : public Engine {
     if (!fault_) fault_ = error;
   }
 
-  void all_reduce(const Call& call, const std::byte* from, std::byte* to, std::int64_t count) override;
+  void all_reduce(const Call& call, const std::byte* from, std::byte* to,
+                  std::int64_t count) override;
   void all_gather(const Call& call, const Piece& from, Pieces to) override;
   void reduce_scatter(const Call& call, Pieces from, const Piece& to) override;
   void exchange(const Call& call, Pieces from, Pieces to) override {
@@ -157,10 +161,12 @@ class C10dEngine final : public Engine {
     } catch (const std::exception& error) {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (!fault_) {
-        fault_ = CommError("the " + options_.engine + " engine failed: " + first_line(error.what()))
-                     .fact("group", options_.group)
-                     .fact("call", call.to_string())
-                     .hint("a rank may have died, be late, or have made another call; look at the others");
+        fault_ =
+            CommError("the " + options_.engine + " engine failed: " + first_line(error.what()))
+                .fact("group", options_.group)
+                .fact("call", call.to_string())
+                .hint(
+                    "a rank may have died, be late, or have made another call; look at the others");
       }
       throw *fault_;
     }
@@ -180,8 +186,10 @@ void C10dEngine::move_pieces(const Call& call, Pieces from, Pieces to) {
   std::vector<std::int64_t> sent_sizes = sizes_of(from);
   std::vector<std::int64_t> received_sizes = sizes_of(to);
   run(call, [&] {
-    backend_->alltoall_base(received, sent, received_sizes, sent_sizes,
-                            with_timeout(c10d::AllToAllOptions()))->wait();
+    backend_
+        ->alltoall_base(received, sent, received_sizes, sent_sizes,
+                        with_timeout(c10d::AllToAllOptions()))
+        ->wait();
   });
   unpack_all(received, to);
 }
@@ -227,7 +235,8 @@ void C10dEngine::reduce_scatter(const Call& call, Pieces from, const Piece& to) 
   combine(call.dtype(), call.op(), sources, to.base, to.bytes() / size_of(call.dtype()));
 }
 
-void C10dEngine::all_reduce(const Call& call, const std::byte* from, std::byte* to, std::int64_t count) {
+void C10dEngine::all_reduce(const Call& call, const std::byte* from, std::byte* to,
+                            std::int64_t count) {
   check_reducible(call.dtype(), call.op());
   const Bytes bytes = count * size_of(call.dtype());
   if (size() == 1) {
@@ -271,7 +280,8 @@ void C10dEngine::broadcast(const Call& call, const Piece& piece) {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options) {
+std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend,
+                                         C10dOptions options) {
   return std::make_unique<C10dEngine>(std::move(backend), std::move(options));
 }
 

@@ -18,6 +18,7 @@ struct C10dOptions {
 };
 
 // An error of the backend becomes a CommError; later calls throw it again at once.
-std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options);
+std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend,
+                                         C10dOptions options);
 
 }  // namespace tegula::comm

@@ -10,17 +10,28 @@ namespace tegula::comm {
 
 std::string_view name_of(Kind kind) {
   switch (kind) {
-    case Kind::AllReduce: return "all_reduce";
-    case Kind::AllGather: return "all_gather";
-    case Kind::ReduceScatter: return "reduce_scatter";
-    case Kind::AllToAll: return "all_to_all";
-    case Kind::Broadcast: return "broadcast";
-    case Kind::Scatter: return "scatter";
-    case Kind::Gather: return "gather";
-    case Kind::Permute: return "permute";
-    case Kind::Barrier: return "barrier";
-    case Kind::Send: return "send";
-    case Kind::Recv: return "recv";
+    case Kind::AllReduce:
+      return "all_reduce";
+    case Kind::AllGather:
+      return "all_gather";
+    case Kind::ReduceScatter:
+      return "reduce_scatter";
+    case Kind::AllToAll:
+      return "all_to_all";
+    case Kind::Broadcast:
+      return "broadcast";
+    case Kind::Scatter:
+      return "scatter";
+    case Kind::Gather:
+      return "gather";
+    case Kind::Permute:
+      return "permute";
+    case Kind::Barrier:
+      return "barrier";
+    case Kind::Send:
+      return "send";
+    case Kind::Recv:
+      return "recv";
   }
   return "?";
 }
@@ -93,7 +104,8 @@ std::string Call::to_string() const {
   if (sizes_.count > 0) arguments.push_back("sizes " + sizes_.to_string());
   if (tag_ >= 0) arguments.push_back("tag " + std::to_string(tag_));
   if (root_ >= 0) arguments.push_back("root " + std::to_string(root_));
-  return std::string(name_of(kind_)) + "(" + join(arguments) + "), call " + std::to_string(sequence_);
+  return std::string(name_of(kind_)) + "(" + join(arguments) + "), call " +
+         std::to_string(sequence_);
 }
 
 }  // namespace tegula::comm

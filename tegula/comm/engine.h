@@ -30,14 +30,16 @@ class Engine {
   virtual c10::intrusive_ptr<c10d::Backend> backend() const = 0;
   virtual Worker& worker() = 0;
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
-  // Ends pending and later calls with this error: of all members if the engine can, else of this one.
+  // Ends pending and later calls with this error: of all members if the engine can, else of this
+  // one.
   virtual void abort(const CommError& error) = 0;
 
   virtual void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                           std::int64_t count) = 0;
   virtual void all_gather(const Call& call, const Piece& from, std::span<const Piece> to) = 0;
   virtual void reduce_scatter(const Call& call, std::span<const Piece> from, const Piece& to) = 0;
-  virtual void exchange(const Call& call, std::span<const Piece> from, std::span<const Piece> to) = 0;
+  virtual void exchange(const Call& call, std::span<const Piece> from,
+                        std::span<const Piece> to) = 0;
   virtual void broadcast(const Call& call, const Piece& piece) = 0;
   virtual void barrier(const Call& call) = 0;
 

@@ -14,12 +14,13 @@
 namespace tegula::comm {
 
 struct EngineOptions {
-  std::string group;                    // its name and ranks, for errors
-  int index = 0;                        // my place among the members
-  int size = 1;                         // how many members there are
-  std::vector<int> ranks;               // world ranks of the members
+  std::string group;                      // its name and ranks, for errors
+  int index = 0;                          // my place among the members
+  int size = 1;                           // how many members there are
+  std::vector<int> ranks;                 // world ranks of the members
   c10::intrusive_ptr<c10d::Store> store;  // the group's own; unused by mpi and fake
   std::string rendezvous_host;            // empty: all members are on this host
+  std::shared_ptr<void> communicator;     // an MPI_Comm; null: MPI_COMM_WORLD
   std::chrono::milliseconds timeout{300'000};
 };
 

@@ -31,7 +31,9 @@ class Reader {
     }
     return result;
   }
-  int number_or(const char* name, int otherwise) const { return has(name) ? number(name) : otherwise; }
+  int number_or(const char* name, int otherwise) const {
+    return has(name) ? number(name) : otherwise;
+  }
 
  private:
   const Variables& variables_;
@@ -43,20 +45,40 @@ struct Launcher {
   const char* rank;
   const char* size;
   const char* local_rank;
-  const char* local_size;           // null: never set
-  const char* identity[4];          // what tells its jobs apart
+  const char* local_size;   // null: never set
+  const char* identity[4];  // what tells its jobs apart
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"tegula run", "TEGULA_RANK", "TEGULA_WORLD_SIZE", "TEGULA_LOCAL_RANK", "TEGULA_LOCAL_WORLD_SIZE",
+    {"tegula run",
+     "TEGULA_RANK",
+     "TEGULA_WORLD_SIZE",
+     "TEGULA_LOCAL_RANK",
+     "TEGULA_LOCAL_WORLD_SIZE",
      {"TEGULA_JOB", nullptr}},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+    {"torchrun",
+     "RANK",
+     "WORLD_SIZE",
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
      {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", nullptr}},
-    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+    {"Open MPI",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", nullptr}},
+    {"MPICH",
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
      {"PMI_ID_JOB", "PMI_PORT", nullptr}},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr,
+    {"Slurm",
+     "SLURM_PROCID",
+     "SLURM_NTASKS",
+     "SLURM_LOCALID",
+     nullptr,
      {"SLURM_JOB_ID", "SLURM_STEP_ID", nullptr}},
 };
 
@@ -89,7 +111,8 @@ void read_store(const Reader& reader, Place& place) {
 }
 
 void check(const Place& place) {
-  if (place.rank < place.size && place.local_rank < place.local_size && place.local_size <= place.size) {
+  if (place.rank < place.size && place.local_rank < place.local_size &&
+      place.local_size <= place.size) {
     return;
   }
   throw UsageError("the launcher's variables do not fit each other")
@@ -120,8 +143,9 @@ Place place_in(const Variables& variables) {
     if (place.local_size == 0) {
       throw UsageError("Slurm put different numbers of ranks on its nodes")
           .fact("tasks", reader.text("SLURM_STEP_TASKS_PER_NODE"))
-          .hint("use --ntasks-per-node, or set TEGULA_RANK, TEGULA_WORLD_SIZE, TEGULA_LOCAL_RANK, "
-                "TEGULA_LOCAL_WORLD_SIZE");
+          .hint(
+              "use --ntasks-per-node, or set TEGULA_RANK, TEGULA_WORLD_SIZE, TEGULA_LOCAL_RANK, "
+              "TEGULA_LOCAL_WORLD_SIZE");
     }
     place.local_rank = reader.number_or(launcher.local_rank, place.rank % place.local_size);
     read_store(reader, place);

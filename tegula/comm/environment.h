@@ -30,8 +30,8 @@ struct Place {
 // Looks up a variable; null if it is not set.
 using Variables = std::function<const char*(const char* name)>;
 
-// Tried in order: tegula run, torchrun, Open MPI, MPICH, Slurm; else one rank alone. UsageError if a
-// variable is not a number or the numbers do not fit each other.
+// Tried in order: tegula run, torchrun, Open MPI, MPICH, Slurm; else one rank alone. UsageError if
+// a variable is not a number or the numbers do not fit each other.
 Place place_in(const Variables& variables);
 // The process's own environment.
 Place place_in_environment();

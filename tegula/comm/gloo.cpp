@@ -1,9 +1,10 @@
-// TCP, by the gloo inside libtorch. Ranks of one host talk over the loopback; others from the address
-// by which they reach the job's rendezvous, or from the interface that GLOO_SOCKET_IFNAME names.
+// TCP, by the gloo inside libtorch. Ranks of one host talk over the loopback; others from the
+// address by which they reach the job's rendezvous, or from the interface that GLOO_SOCKET_IFNAME
+// names.
 #include <netdb.h>
 #include <sys/socket.h>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <cstdlib>
 #include <cstring>
@@ -52,14 +53,15 @@ std::unique_ptr<Engine> make_gloo_engine(const EngineOptions& options) {
   try {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
     settings->devices.push_back(new_device(options));
-    auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(options.store, options.index, options.size,
-                                                               settings);
+    auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(options.store, options.index,
+                                                               options.size, settings);
     return make_c10d_engine(backend, {"gloo", options.group, options.timeout});
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    throw CommError("the ranks did not find each other over TCP: " + text.substr(0, text.find('\n')))
+    throw CommError("the ranks did not find each other over TCP: " +
+                    text.substr(0, text.find('\n')))
         .fact("group", options.group)
         .hint("check that the hosts reach each other; GLOO_SOCKET_IFNAME chooses the interface");
   }

@@ -112,9 +112,10 @@ void Group::set_timeout(std::chrono::milliseconds timeout) const {
 
 void Group::abort(const std::string& reason) const {
   const std::vector<std::int64_t> members(ranks().begin(), ranks().end());
-  state_->engine->abort(CommError(reason)
-                            .fact("group", name() + ", ranks " + bracketed(members))
-                            .fact("by", "rank " + std::to_string(ranks()[static_cast<std::size_t>(index())])));
+  state_->engine->abort(
+      CommError(reason)
+          .fact("group", name() + ", ranks " + bracketed(members))
+          .fact("by", "rank " + std::to_string(ranks()[static_cast<std::size_t>(index())])));
 }
 
 at::Tensor Group::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
@@ -122,14 +123,9 @@ at::Tensor Group::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
 }
 
 void Group::all_reduce_(const at::Tensor& tensor, ReduceOp op) const {
-  Move move = comm::all_reduce_move(party_of(*state_), tensor, op);
-  if (move.input.is_same(tensor)) {
-    move.result = tensor;
-    move.to = move.from;
-    run_now(*state_, move);
-  } else {
-    tensor.copy_(run_now(*state_, move));
-  }
+  const Move move = comm::all_reduce_in_place_move(tensor, op);
+  run_now(*state_, move);
+  if (!move.result.is_same(tensor)) tensor.copy_(move.result);
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) const {
@@ -141,8 +137,9 @@ at::Tensor Group::reduce_scatter(const at::Tensor& tensor, std::int64_t dim, Red
   return run_now(*state_, comm::reduce_scatter_move(party_of(*state_), tensor, dim, op, sizes));
 }
 
-at::Tensor Group::all_to_all(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
-                             const Sizes& split_sizes, const Sizes& join_sizes) const {
+at::Tensor Group::all_to_all(const at::Tensor& tensor, std::int64_t split_dim,
+                             std::int64_t join_dim, const Sizes& split_sizes,
+                             const Sizes& join_sizes) const {
   return run_now(*state_, comm::all_to_all_move(party_of(*state_), tensor, split_dim, join_dim,
                                                 split_sizes, join_sizes));
 }
@@ -188,7 +185,8 @@ Pending Group::all_reduce_later(const at::Tensor& tensor, ReduceOp op) const {
   return Pending(run_later(*state_, comm::all_reduce_move(party_of(*state_), tensor, op)));
 }
 
-Pending Group::all_gather_later(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) const {
+Pending Group::all_gather_later(const at::Tensor& tensor, std::int64_t dim,
+                                const Sizes& sizes) const {
   return Pending(run_later(*state_, comm::all_gather_move(party_of(*state_), tensor, dim, sizes)));
 }
 
@@ -198,10 +196,11 @@ Pending Group::reduce_scatter_later(const at::Tensor& tensor, std::int64_t dim, 
       run_later(*state_, comm::reduce_scatter_move(party_of(*state_), tensor, dim, op, sizes)));
 }
 
-Pending Group::all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
-                                const Sizes& split_sizes, const Sizes& join_sizes) const {
-  return Pending(run_later(*state_, comm::all_to_all_move(party_of(*state_), tensor, split_dim, join_dim,
-                                                          split_sizes, join_sizes)));
+Pending Group::all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim,
+                                std::int64_t join_dim, const Sizes& split_sizes,
+                                const Sizes& join_sizes) const {
+  return Pending(run_later(*state_, comm::all_to_all_move(party_of(*state_), tensor, split_dim,
+                                                          join_dim, split_sizes, join_sizes)));
 }
 
 Pending Group::broadcast_later(const at::Tensor& tensor, int root) const {

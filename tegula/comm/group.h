@@ -13,9 +13,9 @@
 // Reductions run in the order of the ranks and give the same bits on all of them; f16 and bf16 are
 // reduced in f32. NaN wins min and max. bool counts as 0 and 1 and stays bool: sum is "any".
 //
-// Errors: UsageError if a call cannot be right on its own; nothing was sent then. CommError if ranks
-// disagree, one died or left, or one did not come before the timeout (five minutes unless set); with
-// the shm engine all members throw it, and each later call throws it again at once.
+// Errors: UsageError if a call cannot be right on its own; nothing was sent then. CommError if
+// ranks disagree, one died or left, or one did not come before the timeout (five minutes unless
+// set); with the shm engine all members throw it, and each later call throws it again at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -86,9 +86,9 @@ class Group {
   at::Tensor reduce_scatter(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
                             const Sizes& sizes = {}) const;
 
-  // Cuts the tensor along `split_dim`, gives part r to rank r, and joins what it gets from all along
-  // `join_dim`. `split_sizes[r]` is what rank r gets of split_dim; `join_sizes[r]` is what rank r
-  // brings along join_dim (if the dims are the same: what rank r sends me).
+  // Cuts the tensor along `split_dim`, gives part r to rank r, and joins what it gets from all
+  // along `join_dim`. `split_sizes[r]` is what rank r gets of split_dim; `join_sizes[r]` is what
+  // rank r brings along join_dim (if the dims are the same: what rank r sends me).
   at::Tensor all_to_all(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
                         const Sizes& split_sizes = {}, const Sizes& join_sizes = {}) const;
 
@@ -96,12 +96,13 @@ class Group {
   at::Tensor broadcast(const at::Tensor& tensor, int root) const;
   void broadcast_(const at::Tensor& tensor, int root) const;
 
-  // Fills `part` with this rank's part along `dim` of the root's tensor; `whole` is looked at on the
-  // root only.
+  // Fills `part` with this rank's part along `dim` of the root's tensor; `whole` is looked at on
+  // the root only.
   void scatter(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
                const Sizes& sizes = {}) const;
   // On the root the members' tensors, joined along `dim`; undefined elsewhere.
-  at::Tensor gather(const at::Tensor& tensor, std::int64_t dim, int root, const Sizes& sizes = {}) const;
+  at::Tensor gather(const at::Tensor& tensor, std::int64_t dim, int root,
+                    const Sizes& sizes = {}) const;
 
   // Rank r sends its tensor to rank `to[r]`, -1: to nobody. No two may send to one. Returns what
   // came, of shape `shape` (empty: mine); undefined if nothing did.
@@ -117,7 +118,8 @@ class Group {
 
   // The same, without waiting: the tensors passed must stay as they are until the call is done.
   Pending all_reduce_later(const at::Tensor& tensor, ReduceOp op) const;
-  Pending all_gather_later(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes = {}) const;
+  Pending all_gather_later(const at::Tensor& tensor, std::int64_t dim,
+                           const Sizes& sizes = {}) const;
   Pending reduce_scatter_later(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
                                const Sizes& sizes = {}) const;
   Pending all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,

@@ -112,7 +112,8 @@ std::int64_t sum_of(const Shape& parts) {
 }
 
 // The slices of a contiguous tensor along `dim`, one after the other.
-void cut(const at::Tensor& tensor, std::int64_t dim, const Shape& parts, c10::SmallVector<Piece, 4>& pieces) {
+void cut(const at::Tensor& tensor, std::int64_t dim, const Shape& parts,
+         c10::SmallVector<Piece, 4>& pieces) {
   const at::IntArrayRef sizes = tensor.sizes();
   const std::int64_t outer = c10::multiply_integers(sizes.begin(), sizes.begin() + dim);
   const std::int64_t inner = c10::multiply_integers(sizes.begin() + dim + 1, sizes.end()) *
@@ -128,7 +129,9 @@ Piece whole(const at::Tensor& tensor) {
   return Piece::whole(memory_of(tensor), static_cast<std::int64_t>(tensor.nbytes()));
 }
 
-Shape shape_of(const at::Tensor& tensor) { return Shape(tensor.sizes().begin(), tensor.sizes().end()); }
+Shape shape_of(const at::Tensor& tensor) {
+  return Shape(tensor.sizes().begin(), tensor.sizes().end());
+}
 
 Shape with(Shape shape, std::int64_t dim, std::int64_t size) {
   shape[static_cast<std::size_t>(dim)] = size;
@@ -143,29 +146,50 @@ void Move::run(Engine& engine) const {
   switch (call.kind()) {
     case Kind::AllReduce:
       return engine.all_reduce(call, from[0].base, to[0].base, result.numel());
-    case Kind::AllGather: return engine.all_gather(call, from[0], received);
-    case Kind::ReduceScatter: return engine.reduce_scatter(call, sent, to[0]);
+    case Kind::AllGather:
+      return engine.all_gather(call, from[0], received);
+    case Kind::ReduceScatter:
+      return engine.reduce_scatter(call, sent, to[0]);
     case Kind::AllToAll:
     case Kind::Scatter:
     case Kind::Gather:
-    case Kind::Permute: return engine.exchange(call, sent, received);
-    case Kind::Broadcast: return engine.broadcast(call, to[0]);
-    case Kind::Barrier: return engine.barrier(call);
+    case Kind::Permute:
+      return engine.exchange(call, sent, received);
+    case Kind::Broadcast:
+      return engine.broadcast(call, to[0]);
+    case Kind::Barrier:
+      return engine.barrier(call);
     case Kind::Send:
-    case Kind::Recv: break;
+    case Kind::Recv:
+      break;
   }
   throw InternalError("a message is no collective");
 }
 
-Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
-  check_reducible(dtype_of(tensor), op);
+namespace {
+
+Move all_reduce_between(const at::Tensor& input, const at::Tensor& result, ReduceOp op) {
   Move move;
-  move.input = checked_input(tensor);
-  move.result = new_result(party, tensor, shape_of(tensor));
-  move.call = Call(Kind::AllReduce, dtype_of(tensor), span_of(shape_of(tensor))).reduced_by(op);
-  move.from.push_back(whole(move.input));
-  move.to.push_back(whole(move.result));
+  move.input = input;
+  move.result = result;
+  move.call = Call(Kind::AllReduce, dtype_of(input), span_of(shape_of(input))).reduced_by(op);
+  move.from.push_back(whole(input));
+  move.to.push_back(whole(result));
   return move;
+}
+
+}  // namespace
+
+Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
+  const at::Tensor input = checked_input(tensor);
+  check_reducible(dtype_of(tensor), op);
+  return all_reduce_between(input, new_result(party, tensor, shape_of(tensor)), op);
+}
+
+Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op) {
+  const at::Tensor input = checked_input(tensor);
+  check_reducible(dtype_of(tensor), op);
+  return all_reduce_between(input, input, op);
 }
 
 Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
@@ -183,15 +207,15 @@ Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t 
   return move;
 }
 
-Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
-                         const Sizes& sizes) {
+Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
+                         ReduceOp op, const Sizes& sizes) {
   check_reducible(dtype_of(tensor), op);
   dim = checked_dim(tensor, dim);
   const Shape parts = parts_of(party, tensor, dim, sizes);
   Move move;
   move.input = checked_input(tensor);
-  move.result = new_result(party, tensor,
-                           with(shape_of(tensor), dim, parts[static_cast<std::size_t>(party.index)]));
+  move.result = new_result(
+      party, tensor, with(shape_of(tensor), dim, parts[static_cast<std::size_t>(party.index)]));
   move.call = Call(Kind::ReduceScatter, dtype_of(tensor), span_of(shape_of(tensor)));
   move.call.along(dim).reduced_by(op);
   if (!sizes.empty()) move.call.with_sizes(sizes);

@@ -37,14 +37,17 @@ using Sizes = std::vector<std::int64_t>;
 
 // Each checks its arguments (UsageError) and allocates the result; see Group for their meaning.
 Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op);
-Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes);
-Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
-                         const Sizes& sizes);
+// The result is the contiguous tensor itself.
+Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op);
+Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
+                     const Sizes& sizes);
+Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
+                         ReduceOp op, const Sizes& sizes);
 Move all_to_all_move(const Party& party, const at::Tensor& tensor, std::int64_t split_dim,
                      std::int64_t join_dim, const Sizes& split_sizes, const Sizes& join_sizes);
 Move broadcast_move(const Party& party, const at::Tensor& tensor, int root);
-Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& whole, std::int64_t dim,
-                  int root, const Sizes& sizes);
+Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& whole,
+                  std::int64_t dim, int root, const Sizes& sizes);
 Move gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, int root,
                  const Sizes& sizes);
 Move permute_move(const Party& party, const at::Tensor& tensor, const std::vector<int>& to,

@@ -1,15 +1,20 @@
 // Open MPI or MPICH. Bytes move by non-blocking calls that are tested until done or until the
 // timeout, which a blocking MPI call could not keep. All pairs of ranks exchange directly.
-#include <mpi.h>
+#include "tegula/comm/mpi.h"
+
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <mutex>
+#include <random>
 
 #include "tegula/base/text.h"
 #include "tegula/comm/c10d_engine.h"
 #include "tegula/comm/engines.h"
+#include "tegula/comm/shm/meeting.h"
+#include "tegula/comm/world_state.h"
 
 namespace tegula::comm {
 namespace {
@@ -62,7 +67,10 @@ class MpiWork final : public c10d::Work {
  public:
   MpiWork(c10d::OpType type, std::vector<MPI_Request> requests, std::vector<at::Tensor> kept,
           std::chrono::milliseconds timeout)
-      : c10d::Work(-1, type), requests_(std::move(requests)), kept_(std::move(kept)), timeout_(timeout) {}
+      : c10d::Work(-1, type),
+        requests_(std::move(requests)),
+        kept_(std::move(kept)),
+        timeout_(timeout) {}
 
   bool isCompleted() override { return test(); }
   bool isSuccess() const override { return true; }
@@ -83,7 +91,8 @@ class MpiWork final : public c10d::Work {
   bool test() {
     const std::lock_guard<std::mutex> lock(mutex_);
     int flag = 0;
-    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &flag, MPI_STATUSES_IGNORE),
+    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &flag,
+                      MPI_STATUSES_IGNORE),
           "MPI_Testall");
     return flag != 0;
   }
@@ -95,8 +104,12 @@ class MpiWork final : public c10d::Work {
 
 class MpiBackend final : public c10d::Backend {
  public:
-  MpiBackend(MPI_Comm collectives, MPI_Comm messages, int rank, int size, std::chrono::milliseconds timeout)
-      : c10d::Backend(rank, size), collectives_(collectives), messages_(messages), timeout_(timeout) {}
+  MpiBackend(MPI_Comm collectives, MPI_Comm messages, int rank, int size,
+             std::chrono::milliseconds timeout)
+      : c10d::Backend(rank, size),
+        collectives_(collectives),
+        messages_(messages),
+        timeout_(timeout) {}
 
   ~MpiBackend() override {
     int flag = 0;
@@ -108,7 +121,8 @@ class MpiBackend final : public c10d::Backend {
 
   const std::string getBackendName() const override { return "tegula-mpi"; }
 
-  WorkHandle alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+  WorkHandle alltoall_base(at::Tensor& output, at::Tensor& input,
+                           std::vector<std::int64_t>& output_splits,
                            std::vector<std::int64_t>& input_splits,
                            const c10d::AllToAllOptions& options) override {
     Requests requests;
@@ -132,24 +146,28 @@ class MpiBackend final : public c10d::Backend {
     Requests requests;
     const auto bytes = static_cast<std::int64_t>(input.nbytes());
     for (int rank = 0; rank < getSize(); ++rank) {
-      start(requests, Direction::Receive, static_cast<char*>(output.data_ptr()) + rank * bytes, bytes, rank);
+      start(requests, Direction::Receive, static_cast<char*>(output.data_ptr()) + rank * bytes,
+            bytes, rank);
     }
     for (int rank = 0; rank < getSize(); ++rank) {
       start(requests, Direction::Send, static_cast<char*>(input.data_ptr()), bytes, rank);
     }
-    return work(c10d::OpType::_ALLGATHER_BASE, std::move(requests), {output, input}, options.timeout);
+    return work(c10d::OpType::_ALLGATHER_BASE, std::move(requests), {output, input},
+                options.timeout);
   }
 
-  WorkHandle broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override {
+  WorkHandle broadcast(std::vector<at::Tensor>& tensors,
+                       const c10d::BroadcastOptions& options) override {
     Requests requests;
     const at::Tensor& tensor = tensors.at(0);
     auto* memory = static_cast<char*>(tensor.data_ptr());
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     for (std::int64_t begin = 0; begin < bytes; begin += kLargestMessage) {
       requests.push_back(MPI_REQUEST_NULL);
-      check(MPI_Ibcast(memory + begin, static_cast<int>(std::min(kLargestMessage, bytes - begin)), MPI_BYTE,
-                       static_cast<int>(options.rootRank), collectives_, &requests.back()),
-            "MPI_Ibcast");
+      check(
+          MPI_Ibcast(memory + begin, static_cast<int>(std::min(kLargestMessage, bytes - begin)),
+                     MPI_BYTE, static_cast<int>(options.rootRank), collectives_, &requests.back()),
+          "MPI_Ibcast");
     }
     return work(c10d::OpType::BROADCAST, std::move(requests), tensors, options.timeout);
   }
@@ -171,7 +189,8 @@ class MpiBackend final : public c10d::Backend {
   using Requests = std::vector<MPI_Request>;
   enum class Direction { Send, Receive };
 
-  std::int64_t part(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int rank) const {
+  std::int64_t part(const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
+                    int rank) const {
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     if (splits.empty()) return bytes / getSize();
     const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
@@ -182,24 +201,27 @@ class MpiBackend final : public c10d::Backend {
     start(requests, direction, memory, bytes, peer, kExchangeTag, collectives_);
   }
 
-  static void start(Requests& requests, Direction direction, char* memory, std::int64_t bytes, int peer,
-                    int tag, MPI_Comm communicator) {
+  static void start(Requests& requests, Direction direction, char* memory, std::int64_t bytes,
+                    int peer, int tag, MPI_Comm communicator) {
     for (std::int64_t begin = 0; begin < bytes; begin += kLargestMessage) {
       const int count = static_cast<int>(std::min(kLargestMessage, bytes - begin));
       requests.push_back(MPI_REQUEST_NULL);
       if (direction == Direction::Send) {
-        check(MPI_Isend(memory + begin, count, MPI_BYTE, peer, tag, communicator, &requests.back()), "MPI_Isend");
+        check(MPI_Isend(memory + begin, count, MPI_BYTE, peer, tag, communicator, &requests.back()),
+              "MPI_Isend");
       } else {
-        check(MPI_Irecv(memory + begin, count, MPI_BYTE, peer, tag, communicator, &requests.back()), "MPI_Irecv");
+        check(MPI_Irecv(memory + begin, count, MPI_BYTE, peer, tag, communicator, &requests.back()),
+              "MPI_Irecv");
       }
     }
   }
 
-  WorkHandle message(c10d::OpType type, Direction direction, std::vector<at::Tensor>& tensors, int peer, int tag) {
+  WorkHandle message(c10d::OpType type, Direction direction, std::vector<at::Tensor>& tensors,
+                     int peer, int tag) {
     Requests requests;
     const at::Tensor& tensor = tensors.at(0);
-    start(requests, direction, static_cast<char*>(tensor.data_ptr()), static_cast<std::int64_t>(tensor.nbytes()),
-          peer, tag, messages_);
+    start(requests, direction, static_cast<char*>(tensor.data_ptr()),
+          static_cast<std::int64_t>(tensor.nbytes()), peer, tag, messages_);
     return work(type, std::move(requests), tensors, c10d::kUnsetTimeout);
   }
 
@@ -220,7 +242,8 @@ MPI_Comm sub_communicator(MPI_Comm parent, const std::vector<int>& ranks, int ta
   MPI_Group members = MPI_GROUP_NULL;
   MPI_Comm made = MPI_COMM_NULL;
   check(MPI_Comm_group(parent, &all), "MPI_Comm_group");
-  check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members), "MPI_Group_incl");
+  check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members),
+        "MPI_Group_incl");
   check(MPI_Comm_create_group(parent, members, tag, &made), "MPI_Comm_create_group");
   check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   MPI_Group_free(&members);
@@ -232,17 +255,78 @@ MPI_Comm sub_communicator(MPI_Comm parent, const std::vector<int>& ranks, int ta
 
 std::unique_ptr<Engine> make_mpi_engine(const EngineOptions& options) {
   ensure_mpi();
+  const MPI_Comm parent = options.communicator
+                              ? *static_cast<const MPI_Comm*>(options.communicator.get())
+                              : MPI_COMM_WORLD;
   int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_size(parent, &size);
   if (*std::max_element(options.ranks.begin(), options.ranks.end()) >= size) {
     throw UsageError("MPI knows of " + counted(size, "rank", "ranks") + " only")
         .fact("group", options.group)
         .hint("start the ranks with mpirun, or with tegula run --backend mpi");
   }
-  auto backend = c10::make_intrusive<MpiBackend>(sub_communicator(MPI_COMM_WORLD, options.ranks, 1),
-                                                 sub_communicator(MPI_COMM_WORLD, options.ranks, 2),
+  auto backend = c10::make_intrusive<MpiBackend>(sub_communicator(parent, options.ranks, 1),
+                                                 sub_communicator(parent, options.ranks, 2),
                                                  options.index, options.size, options.timeout);
   return make_c10d_engine(backend, {"mpi", options.group, options.timeout});
 }
 
+namespace {
+
+// A copy of the communicator, so that our messages and the user's do not mix.
+std::shared_ptr<void> duplicate(MPI_Comm communicator) {
+  auto* copy = new MPI_Comm(MPI_COMM_NULL);
+  check(MPI_Comm_dup(communicator, copy), "MPI_Comm_dup");
+  return {copy, [](void* held) {
+            int flag = 0;
+            MPI_Finalized(&flag);
+            auto* mine = static_cast<MPI_Comm*>(held);
+            if (flag == 0) MPI_Comm_free(mine);
+            delete mine;
+          }};
+}
+
+// The same random number on all ranks: the name of their meeting.
+std::uint64_t agreed_number(MPI_Comm communicator) {
+  std::uint64_t number = std::random_device()() * 0x1'0000'0001ULL ^ std::random_device()();
+  check(MPI_Bcast(&number, sizeof(number), MPI_BYTE, 0, communicator), "MPI_Bcast");
+  return number;
+}
+
+// Every rank's place among the ranks of my host; -1 elsewhere.
+std::vector<int> places_on_host(MPI_Comm communicator, int size) {
+  std::array<char, 512> mine{};
+  host_identity().copy(mine.data(), mine.size() - 1);
+  std::vector<std::array<char, 512>> all(static_cast<std::size_t>(size));
+  check(MPI_Allgather(mine.data(), 512, MPI_BYTE, all.data(), 512, MPI_BYTE, communicator),
+        "MPI_Allgather");
+  std::vector<int> places;
+  int next = 0;
+  for (const auto& host : all) places.push_back(host == mine ? next++ : -1);
+  return places;
+}
+
+}  // namespace
 }  // namespace tegula::comm
+
+namespace tegula {
+
+World from_mpi(MPI_Comm communicator, const WorldOptions& options) {
+  comm::ensure_mpi();
+  auto state = std::make_shared<comm::WorldState>();
+  state->communicator = comm::duplicate(communicator);
+  MPI_Comm_rank(communicator, &state->rank);
+  MPI_Comm_size(communicator, &state->size);
+  state->board_ranks = comm::places_on_host(communicator, state->size);
+  state->local_rank = state->board_ranks[static_cast<std::size_t>(state->rank)];
+  state->local_size = static_cast<int>(std::count_if(
+      state->board_ranks.begin(), state->board_ranks.end(), [](int place) { return place >= 0; }));
+  state->backend = options.backend;
+  if (state->backend.empty() && state->local_size < state->size) state->backend = "mpi";
+  state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
+  const std::string job = "mpi " + std::to_string(comm::agreed_number(communicator));
+  state->board = shm::meet_on_host(job, state->local_rank, state->local_size, state->timeout);
+  return World(state);
+}
+
+}  // namespace tegula

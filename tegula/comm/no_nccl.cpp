@@ -4,7 +4,9 @@ namespace tegula::comm {
 
 std::unique_ptr<Engine> make_nccl_engine(const EngineOptions&) {
   throw UsageError("this Tegula was built without NCCL")
-      .hint("build against a libtorch with CUDA (pip install torch from the CUDA index, then Torch_DIR)");
+      .hint(
+          "build against a libtorch with CUDA (pip install torch from the CUDA index, then "
+          "Torch_DIR)");
 }
 
 }  // namespace tegula::comm

@@ -29,12 +29,23 @@ void for_each_stretch(const Piece& piece, std::int64_t begin, std::int64_t end, 
 // Short runs are common (a slice of the last dim), and a call of memcpy per run is then the cost.
 void copy_stretch(std::byte* to, const std::byte* from, std::int64_t bytes) {
   switch (bytes) {
-    case 2: std::memcpy(to, from, 2); return;
-    case 4: std::memcpy(to, from, 4); return;
-    case 8: std::memcpy(to, from, 8); return;
-    case 16: std::memcpy(to, from, 16); return;
-    case 32: std::memcpy(to, from, 32); return;
-    default: std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    case 2:
+      std::memcpy(to, from, 2);
+      return;
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    case 16:
+      std::memcpy(to, from, 16);
+      return;
+    case 32:
+      std::memcpy(to, from, 32);
+      return;
+    default:
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 }
 

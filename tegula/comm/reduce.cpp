@@ -15,7 +15,6 @@
 namespace tegula::comm {
 namespace {
 
-
 template <class T>
 constexpr bool kIsWhole = std::is_integral_v<T>;
 template <class T>
@@ -123,8 +122,8 @@ void combine_all(std::span<const void* const> from, void* to, std::int64_t count
                  std::int64_t divisor = 1) {
   if constexpr (std::is_same_v<T, Partial>) {
     if (from.size() == 2 && divisor == 1) {
-      combine_two(static_cast<const T*>(from[0]), static_cast<const T*>(from[1]), static_cast<T*>(to),
-                  count, op);
+      combine_two(static_cast<const T*>(from[0]), static_cast<const T*>(from[1]),
+                  static_cast<T*>(to), count, op);
       return;
     }
   }
@@ -137,7 +136,9 @@ void combine_all(std::span<const void* const> from, void* to, std::int64_t count
 [[noreturn]] void refuse(DType dtype, ReduceOp op) {
   throw UsageError("cannot reduce " + std::string(name_of(dtype)) + " elements by " +
                    std::string(name_of(op)))
-      .hint("bitwise ops need whole numbers or bools, min and max need an order, avg needs fractions");
+      .hint(
+          "bitwise ops need whole numbers or bools, min and max need an order, avg needs "
+          "fractions");
 }
 
 template <class T, class Partial = T>
@@ -146,11 +147,14 @@ void reduce_as(DType dtype, ReduceOp op, std::span<const void* const> from, void
   constexpr bool kHasBits = kIsWhole<T>;
   constexpr bool kHasOrder = !kIsComplex<T>;
   switch (op) {
-    case ReduceOp::Sum: return combine_all<T, Partial>(from, to, count, Sum());
-    case ReduceOp::Product: return combine_all<T, Partial>(from, to, count, Product());
+    case ReduceOp::Sum:
+      return combine_all<T, Partial>(from, to, count, Sum());
+    case ReduceOp::Product:
+      return combine_all<T, Partial>(from, to, count, Product());
     case ReduceOp::Avg:
       if constexpr (!kHasBits) {
-        return combine_all<T, Partial>(from, to, count, Sum(), static_cast<std::int64_t>(from.size()));
+        return combine_all<T, Partial>(from, to, count, Sum(),
+                                       static_cast<std::int64_t>(from.size()));
       }
       break;
     case ReduceOp::Min:
@@ -177,12 +181,16 @@ void reduce_bools(ReduceOp op, std::span<const void* const> from, void* to, std:
   switch (op) {
     case ReduceOp::Sum:
     case ReduceOp::Max:
-    case ReduceOp::Bor: return combine_all<U8, U8>(from, to, count, Or());
+    case ReduceOp::Bor:
+      return combine_all<U8, U8>(from, to, count, Or());
     case ReduceOp::Product:
     case ReduceOp::Min:
-    case ReduceOp::Band: return combine_all<U8, U8>(from, to, count, And());
-    case ReduceOp::Bxor: return combine_all<U8, U8>(from, to, count, Xor());
-    case ReduceOp::Avg: break;
+    case ReduceOp::Band:
+      return combine_all<U8, U8>(from, to, count, And());
+    case ReduceOp::Bxor:
+      return combine_all<U8, U8>(from, to, count, Xor());
+    case ReduceOp::Avg:
+      break;
   }
   refuse(DType::Bool, op);
 }
@@ -192,27 +200,43 @@ void reduce_bools(ReduceOp op, std::span<const void* const> from, void* to, std:
 void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* to,
              std::int64_t count) {
   switch (dtype) {
-    case DType::Bool: return reduce_bools(op, from, to, count);
-    case DType::U8: return reduce_as<std::uint8_t>(dtype, op, from, to, count);
-    case DType::I8: return reduce_as<std::int8_t>(dtype, op, from, to, count);
-    case DType::I16: return reduce_as<std::int16_t>(dtype, op, from, to, count);
-    case DType::I32: return reduce_as<std::int32_t>(dtype, op, from, to, count);
-    case DType::I64: return reduce_as<std::int64_t>(dtype, op, from, to, count);
-    case DType::U16: return reduce_as<std::uint16_t>(dtype, op, from, to, count);
-    case DType::U32: return reduce_as<std::uint32_t>(dtype, op, from, to, count);
-    case DType::U64: return reduce_as<std::uint64_t>(dtype, op, from, to, count);
-    case DType::F16: return reduce_as<c10::Half, float>(dtype, op, from, to, count);
-    case DType::BF16: return reduce_as<c10::BFloat16, float>(dtype, op, from, to, count);
-    case DType::F32: return reduce_as<float>(dtype, op, from, to, count);
-    case DType::F64: return reduce_as<double>(dtype, op, from, to, count);
-    case DType::C64: return reduce_as<std::complex<float>>(dtype, op, from, to, count);
-    case DType::C128: return reduce_as<std::complex<double>>(dtype, op, from, to, count);
+    case DType::Bool:
+      return reduce_bools(op, from, to, count);
+    case DType::U8:
+      return reduce_as<std::uint8_t>(dtype, op, from, to, count);
+    case DType::I8:
+      return reduce_as<std::int8_t>(dtype, op, from, to, count);
+    case DType::I16:
+      return reduce_as<std::int16_t>(dtype, op, from, to, count);
+    case DType::I32:
+      return reduce_as<std::int32_t>(dtype, op, from, to, count);
+    case DType::I64:
+      return reduce_as<std::int64_t>(dtype, op, from, to, count);
+    case DType::U16:
+      return reduce_as<std::uint16_t>(dtype, op, from, to, count);
+    case DType::U32:
+      return reduce_as<std::uint32_t>(dtype, op, from, to, count);
+    case DType::U64:
+      return reduce_as<std::uint64_t>(dtype, op, from, to, count);
+    case DType::F16:
+      return reduce_as<c10::Half, float>(dtype, op, from, to, count);
+    case DType::BF16:
+      return reduce_as<c10::BFloat16, float>(dtype, op, from, to, count);
+    case DType::F32:
+      return reduce_as<float>(dtype, op, from, to, count);
+    case DType::F64:
+      return reduce_as<double>(dtype, op, from, to, count);
+    case DType::C64:
+      return reduce_as<std::complex<float>>(dtype, op, from, to, count);
+    case DType::C128:
+      return reduce_as<std::complex<double>>(dtype, op, from, to, count);
     case DType::C32:
     case DType::F8E5M2:
     case DType::F8E4M3FN:
     case DType::F8E5M2FNUZ:
     case DType::F8E4M3FNUZ:
-    case DType::F8E8M0FNU: break;
+    case DType::F8E8M0FNU:
+      break;
   }
   throw UsageError("cannot reduce " + std::string(name_of(dtype)) + " elements")
       .hint("convert the tensor to a type that torch computes with, such as f32");

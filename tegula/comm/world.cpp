@@ -1,59 +1,26 @@
 #include "tegula/comm/world.h"
 
-#include <ATen/Parallel.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
-#include <map>
 #include <mutex>
 #include <set>
-#include <stdexcept>
-#include <thread>
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/engines.h"
 #include "tegula/comm/environment.h"
-#include "tegula/comm/group_state.h"
 #include "tegula/comm/shm/engine.h"
 #include "tegula/comm/shm/meeting.h"
 #include "tegula/comm/shm/store.h"
+#include "tegula/comm/world_state.h"
 
 namespace tegula {
 
 namespace comm {
-
-struct WorldState {
-  int rank = 0;
-  int size = 1;
-  int local_rank = 0;
-  int local_size = 1;
-  std::string backend;
-  std::chrono::milliseconds timeout{300'000};
-  std::shared_ptr<shm::Board> board;              // null: imagined
-  std::vector<int> board_ranks;                   // of each rank on this host's board; -1: elsewhere
-  c10::intrusive_ptr<c10d::Store> store;          // of all hosts; null: one host
-  std::string rendezvous_host;
-  std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
-
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<GroupState>> groups;
-
-  ~WorldState() {
-    groups.clear();
-    if (board) board->leave(local_rank);
-  }
-};
-
-namespace {
-
-constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
-
-std::vector<std::int64_t> widened(const std::vector<int>& ranks) { return {ranks.begin(), ranks.end()}; }
 
 std::vector<int> counted_up(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -61,11 +28,18 @@ std::vector<int> counted_up(int size) {
   return ranks;
 }
 
+namespace {
+
+std::vector<std::int64_t> widened(const std::vector<int>& ranks) {
+  return {ranks.begin(), ranks.end()};
+}
+
 void check_ranks(const WorldState& world, const std::vector<int>& ranks) {
   const auto refuse = [&](const std::string& why) {
     throw UsageError("cannot make a group: " + why)
         .fact("ranks", bracketed(widened(ranks)))
-        .fact("world", counted(world.size, "rank", "ranks") + ", I am rank " + std::to_string(world.rank))
+        .fact("world",
+              counted(world.size, "rank", "ranks") + ", I am rank " + std::to_string(world.rank))
         .hint("list each member once; only members may make the group");
   };
   std::set<int> seen;
@@ -101,7 +75,8 @@ std::unique_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
   shm::ChannelOptions options;
   options.name = key;
   options.world_ranks = ranks;
-  for (int rank : ranks) options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
+  for (int rank : ranks)
+    options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
   options.index = index;
   options.timeout = timeout;
   return shm::make_engine(world.board, options);
@@ -123,17 +98,20 @@ std::unique_ptr<Engine> new_engine(const WorldState& world, const std::string& b
   options.size = static_cast<int>(ranks.size());
   options.ranks = ranks;
   options.timeout = timeout;
+  options.communicator = world.communicator;
   if (!are_on_this_host(world, ranks)) options.rendezvous_host = world.rendezvous_host;
   if (backend == "mpi") return make_mpi_engine(options);
   options.store = store_for(world, key);
   if (backend == "gloo") return make_gloo_engine(options);
   if (backend == "nccl") return make_nccl_engine(options);
-  throw UsageError("there is no backend " + tegula::quoted(backend)).hint("choose shm, gloo, mpi or nccl");
+  throw UsageError("there is no backend " + tegula::quoted(backend))
+      .hint("choose shm, gloo, mpi or nccl");
 }
 
 // --- worlds of several hosts ------------------------------------------------------------------
 
-c10::intrusive_ptr<c10d::Store> connect_store(const Place& place, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<c10d::Store> connect_store(const Place& place,
+                                              std::chrono::milliseconds timeout) {
   if (place.store_host.empty() || place.store_port == 0) {
     throw UsageError("ranks on several hosts need a place to find each other")
         .fact("launcher", place.launcher)
@@ -149,7 +127,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Place& place, std::chrono::m
   return c10::make_intrusive<c10d::TCPStore>(place.store_host, options);
 }
 
-// Two processes with the same text can share memory by way of meet_on_host.
+}  // namespace
+
 std::string host_identity() {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
@@ -158,9 +137,12 @@ std::string host_identity() {
   return std::string(name) + " " + space;
 }
 
+namespace {
+
 std::vector<int> ranks_on_hosts(const WorldState& world) {
   const std::string mine = host_identity();
-  world.store->set("host/" + std::to_string(world.rank), mine + "#" + std::to_string(world.local_rank));
+  world.store->set("host/" + std::to_string(world.rank),
+                   mine + "#" + std::to_string(world.local_rank));
   std::vector<int> places;
   for (int rank = 0; rank < world.size; ++rank) {
     const std::string text = world.store->get_to_str("host/" + std::to_string(rank));
@@ -195,12 +177,12 @@ World World::from_env(const WorldOptions& options) {
     state->board = shm::Board::for_threads(1);
     state->board->join(0);
   } else {
-    state->board = shm::meet_on_host(place.job + "|" + world_name, place.local_rank, place.local_size,
-                                     state->timeout);
+    state->board = shm::meet_on_host(place.job + "|" + world_name, place.local_rank,
+                                     place.local_size, state->timeout);
   }
   if (place.local_size < place.size) {
-    state->store = c10::make_intrusive<c10d::PrefixStore>(world_name,
-                                                         comm::connect_store(place, state->timeout));
+    state->store = c10::make_intrusive<c10d::PrefixStore>(
+        world_name, comm::connect_store(place, state->timeout));
     state->rendezvous_host = place.store_host;
     state->board_ranks = comm::ranks_on_hosts(*state);
   } else {
@@ -219,7 +201,8 @@ World World::alone() {
 
 World World::fake(int size, int rank) {
   if (size < 1 || rank < 0 || rank >= size) {
-    throw UsageError("there is no rank " + std::to_string(rank) + " in a world of " + std::to_string(size))
+    throw UsageError("there is no rank " + std::to_string(rank) + " in a world of " +
+                     std::to_string(size))
         .hint("ranks are 0 ... size - 1");
   }
   auto state = std::make_shared<WorldState>();
@@ -264,90 +247,6 @@ void World::abort(const std::string& reason) const {
   for (const auto& [key, group] : state_->groups) {
     if (group) group->engine->abort(error);
   }
-}
-
-// --- ranks as threads -------------------------------------------------------------------------
-
-namespace {
-
-// Throws what `failure` holds, with the rank that met it.
-template <class Family>
-[[noreturn]] void throw_of_rank(const Family& error, int rank) {
-  throw Family(error).fact("rank", std::to_string(rank));
-}
-
-[[noreturn]] void rethrow_of_rank(const std::exception_ptr& failure, int rank) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const UsageError& error) {
-    throw_of_rank(error, rank);
-  } catch (const CommError& error) {
-    throw_of_rank(error, rank);
-  } catch (const InternalError& error) {
-    throw_of_rank(error, rank);
-  } catch (const std::exception& error) {
-    std::throw_with_nested(std::runtime_error("rank " + std::to_string(rank) + ": " + error.what()));
-  }
-}
-
-std::string sentence_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    return error.sentence();
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  } catch (...) {
-    return "something that is no exception was thrown";
-  }
-}
-
-World thread_world(const std::shared_ptr<shm::Board>& board, int rank, const WorldOptions& options) {
-  auto state = std::make_shared<WorldState>();
-  state->rank = state->local_rank = rank;
-  state->size = state->local_size = board->ranks();
-  state->backend = options.backend;
-  state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
-  board->join(rank);
-  state->board = board;
-  state->board_ranks = comm::counted_up(board->ranks());
-  return World(state);
-}
-
-}  // namespace
-
-void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOptions& options) {
-  if (ranks < 1) throw UsageError("cannot run " + std::to_string(ranks) + " ranks").hint("one or more");
-  const std::shared_ptr<shm::Board> board = shm::Board::for_threads(ranks);
-  std::mutex mutex;
-  std::exception_ptr failure;
-  int failed_rank = -1;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      at::set_num_threads(1);
-      std::optional<World> world;
-      try {
-        world = thread_world(board, rank, options);
-        body(*world);
-      } catch (...) {
-        {
-          const std::lock_guard<std::mutex> lock(mutex);
-          if (!failure) {
-            failure = std::current_exception();
-            failed_rank = rank;
-          }
-        }
-        const std::string sentence = sentence_of(std::current_exception());
-        const std::string reason = "rank " + std::to_string(rank) + " failed: " + sentence;
-        if (world) world->abort(reason);
-        board->fault().raise(CommError(reason));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  if (failure) rethrow_of_rank(failure, failed_rank);
 }
 
 }  // namespace tegula

@@ -1,5 +1,5 @@
-// A rank that fails in any way ends in a clear error on all others, within bounds, with nothing left
-// behind; and again in the next call.
+// A rank that fails in any way ends in a clear error on all others, within bounds, with nothing
+// left behind; and again in the next call.
 #include <ATen/ATen.h>
 #include <dirent.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,9 @@ void expect_nothing_left() {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child process is left";
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Calls twice; the second call must throw what the first did, at once.
 void call_and_fail_again(const std::function<void()>& call) {
@@ -57,7 +59,8 @@ void call_and_fail_again(const std::function<void()>& call) {
   try {
     call();
   } catch (const CommError& error) {
-    require(error.what() == first, "the second call threw something else: " + std::string(error.what()));
+    require(error.what() == first,
+            "the second call threw something else: " + std::string(error.what()));
     require(Clock::now() - start < 100ms, "the second call took long to throw");
     throw;
   }
@@ -65,8 +68,8 @@ void call_and_fail_again(const std::function<void()>& call) {
 }
 
 struct Expectation {
-  int failing = 1;             // this rank is not looked at
-  double seconds = 2;          // the others end within
+  int failing = 1;                 // this rank is not looked at
+  double seconds = 2;              // the others end within
   std::vector<std::string> texts;  // in every other rank's error
 };
 
@@ -79,7 +82,8 @@ void expect_failures(int ranks, const RankBody& body, const Expectation& want,
       const RankEnd& end = ends[static_cast<std::size_t>(rank)];
       EXPECT_EQ(end.exit_code, 1) << "rank " << rank << ", signal " << end.signal;
       EXPECT_LT(end.seconds, want.seconds) << "rank " << rank;
-      for (const std::string& text : want.texts) EXPECT_TRUE(contains(end.error, text)) << end.error;
+      for (const std::string& text : want.texts)
+        EXPECT_TRUE(contains(end.error, text)) << end.error;
     }
     expect_nothing_left();
   }
@@ -91,32 +95,33 @@ void sum(const World& world, std::int64_t count = 8) {
 
 TEST(Fault, AKilledRankIsNoticedByTheOthers) {
   for (std::int64_t count : {8, 3'000'000}) {
-    expect_failures(
-        3,
-        [count](World& world) {
-          sum(world, count);
-          if (world.rank() == 1) raise(SIGKILL);
-          call_and_fail_again([&] { sum(world, count); });
-        },
-        {1, 2, {"rank 1 died", "all_reduce(f32[" + std::to_string(count) + "], sum), call 1", "absent  [1]", "world"}});
+    expect_failures(3,
+                    [count](World& world) {
+                      sum(world, count);
+                      if (world.rank() == 1) raise(SIGKILL);
+                      call_and_fail_again([&] { sum(world, count); });
+                    },
+                    {1,
+                     2,
+                     {"rank 1 died", "all_reduce(f32[" + std::to_string(count) + "], sum), call 1",
+                      "absent  [1]", "world"}});
   }
 }
 
 TEST(Fault, AKilledRankIsNoticedInTheMiddleOfACall) {
-  expect_failures(
-      2,
-      [](World& world) {
-        sum(world);
-        std::thread killer;
-        if (world.rank() == 1) {
-          killer = std::thread([] {
-            std::this_thread::sleep_for(20ms);
-            raise(SIGKILL);
-          });
-        }
-        while (true) sum(world, 2'000'000);
-      },
-      {1, 2, {"rank 1 died"}});
+  expect_failures(2,
+                  [](World& world) {
+                    sum(world);
+                    std::thread killer;
+                    if (world.rank() == 1) {
+                      killer = std::thread([] {
+                        std::this_thread::sleep_for(20ms);
+                        raise(SIGKILL);
+                      });
+                    }
+                    while (true) sum(world, 2'000'000);
+                  },
+                  {1, 2, {"rank 1 died"}});
 }
 
 TEST(Fault, AStoppedRankIsATimeoutThatNamesGroupCallAndRank) {
@@ -127,44 +132,44 @@ TEST(Fault, AStoppedRankIsATimeoutThatNamesGroupCallAndRank) {
         if (world.rank() == 1) raise(SIGSTOP);
         call_and_fail_again([&] { world.group().barrier(); });
       },
-      {1, 3, {"rank 1 did not come within 0.5 s", "world [0, 1, 2]", "barrier(), call 1", "absent  [1]"}},
+      {1,
+       3,
+       {"rank 1 did not come within 0.5 s", "world [0, 1, 2]", "barrier(), call 1", "absent  [1]"}},
       {"", 500ms}, 3);
 }
 
 TEST(Fault, ARankThatExitsEarlyIsNoticed) {
-  expect_failures(
-      3,
-      [](World& world) {
-        sum(world);
-        if (world.rank() == 1) _exit(7);
-        call_and_fail_again([&] { sum(world); });
-      },
-      {1, 2, {"rank 1 died"}});
+  expect_failures(3,
+                  [](World& world) {
+                    sum(world);
+                    if (world.rank() == 1) _exit(7);
+                    call_and_fail_again([&] { sum(world); });
+                  },
+                  {1, 2, {"rank 1 died"}});
 }
 
 TEST(Fault, ARankThatThrowsIsNoticed) {
-  expect_failures(
-      3,
-      [](World& world) {
-        sum(world);
-        if (world.rank() == 1) throw std::runtime_error("its own business");
-        call_and_fail_again([&] { sum(world); });
-      },
-      {1, 2, {"rank 1 left"}});
+  expect_failures(3,
+                  [](World& world) {
+                    sum(world);
+                    if (world.rank() == 1) throw std::runtime_error("its own business");
+                    call_and_fail_again([&] { sum(world); });
+                  },
+                  {1, 2, {"rank 1 left"}});
 }
 
 TEST(Fault, ARankThatLeavesBeforeAGroupIsMadeIsNoticed) {
-  expect_failures(
-      3,
-      [](World& world) {
-        if (world.rank() == 0) _exit(7);
-        world.group();
-      },
-      {0, 2, {"rank 0 is gone and never made the group"}});
+  expect_failures(3,
+                  [](World& world) {
+                    if (world.rank() == 0) _exit(7);
+                    world.group();
+                  },
+                  {0, 2, {"rank 0 is gone and never made the group"}});
 }
 
 TEST(Fault, DifferentCallsThrowOnEveryRankAtOnceAndNameBoth) {
-  const auto mismatch = [](const std::function<void(const Group&)>& other, const std::string& text) {
+  const auto mismatch = [](const std::function<void(const Group&)>& other,
+                           const std::string& text) {
     expect_failures(
         3,
         [&](World& world) {
@@ -177,15 +182,24 @@ TEST(Fault, DifferentCallsThrowOnEveryRankAtOnceAndNameBoth) {
             }
           });
         },
-        {-1, 1, {"different calls", "rank 0  all_reduce(f32[4, 2], sum), call 1", "rank 2  " + text}});
+        {-1,
+         1,
+         {"different calls", "rank 0  all_reduce(f32[4, 2], sum), call 1", "rank 2  " + text}});
   };
   mismatch([](const Group& group) { group.barrier(); }, "barrier(), call 1");
-  mismatch([](const Group& group) { group.all_reduce(at::ones({2, 4}), ReduceOp::Sum); }, "all_reduce(f32[2, 4]");
-  mismatch([](const Group& group) { group.all_reduce(at::ones({4, 2}, at::kDouble), ReduceOp::Sum); }, "all_reduce(f64[4, 2]");
-  mismatch([](const Group& group) { group.all_reduce(at::ones({4, 2}), ReduceOp::Max); }, "all_reduce(f32[4, 2], max)");
-  mismatch([](const Group& group) { group.all_reduce(at::ones({500'000}), ReduceOp::Sum); }, "all_reduce(f32[500000], sum)");
-  mismatch([](const Group& group) { group.broadcast(at::ones({4, 2}), 1); }, "broadcast(f32[4, 2], root 1)");
-  mismatch([](const Group& group) { group.all_gather(at::ones({4, 2}), 0); }, "all_gather(f32[12, 2], dim 0)");
+  mismatch([](const Group& group) { group.all_reduce(at::ones({2, 4}), ReduceOp::Sum); },
+           "all_reduce(f32[2, 4]");
+  mismatch(
+      [](const Group& group) { group.all_reduce(at::ones({4, 2}, at::kDouble), ReduceOp::Sum); },
+      "all_reduce(f64[4, 2]");
+  mismatch([](const Group& group) { group.all_reduce(at::ones({4, 2}), ReduceOp::Max); },
+           "all_reduce(f32[4, 2], max)");
+  mismatch([](const Group& group) { group.all_reduce(at::ones({500'000}), ReduceOp::Sum); },
+           "all_reduce(f32[500000], sum)");
+  mismatch([](const Group& group) { group.broadcast(at::ones({4, 2}), 1); },
+           "broadcast(f32[4, 2], root 1)");
+  mismatch([](const Group& group) { group.all_gather(at::ones({4, 2}), 0); },
+           "all_gather(f32[12, 2], dim 0)");
 }
 
 TEST(Fault, PairsThatDisagreeOnSizesThrowOnEveryRank) {
@@ -218,57 +232,54 @@ TEST(Fault, AMessageThatDoesNotFitIsAnErrorOnBothSides) {
 }
 
 TEST(Fault, APeerThatDiesDuringMessagesIsNoticed) {
-  expect_failures(
-      2,
-      [](World& world) {
-        world.group().barrier();
-        if (world.rank() == 1) raise(SIGKILL);
-        call_and_fail_again([&] { world.group().recv(at::ones({4}), 1); });
-      },
-      {1, 2, {"rank 1 died", "recv(f32[4], tag 0)"}});
+  expect_failures(2,
+                  [](World& world) {
+                    world.group().barrier();
+                    if (world.rank() == 1) raise(SIGKILL);
+                    call_and_fail_again([&] { world.group().recv(at::ones({4}), 1); });
+                  },
+                  {1, 2, {"rank 1 died", "recv(f32[4], tag 0)"}});
 }
 
 TEST(Fault, APendingCallThrowsWhenWaitedFor) {
-  expect_failures(
-      2,
-      [](World& world) {
-        world.group().barrier();
-        if (world.rank() == 1) raise(SIGKILL);
-        const Pending sum = world.group().all_reduce_later(at::ones({4}), ReduceOp::Sum);
-        const Pending message = world.group().recv_later(at::ones({4}), 1);
-        call_and_fail_again([&] { sum.wait(); });
-        call_and_fail_again([&] { message.wait(); });
-        sum.wait();
-      },
-      {1, 2, {"rank 1 died"}});
+  expect_failures(2,
+                  [](World& world) {
+                    world.group().barrier();
+                    if (world.rank() == 1) raise(SIGKILL);
+                    const Pending sum =
+                        world.group().all_reduce_later(at::ones({4}), ReduceOp::Sum);
+                    const Pending message = world.group().recv_later(at::ones({4}), 1);
+                    call_and_fail_again([&] { sum.wait(); });
+                    call_and_fail_again([&] { message.wait(); });
+                    sum.wait();
+                  },
+                  {1, 2, {"rank 1 died"}});
 }
 
 TEST(Fault, AWorldThatGoesWithCallsPendingDoesNotHang) {
-  expect_failures(
-      2,
-      [](World& world) {
-        world.group().barrier();
-        if (world.rank() == 1) std::this_thread::sleep_for(200ms);
-        if (world.rank() == 0) {
-          world.group().all_reduce_later(at::ones({4}), ReduceOp::Sum);
-          world.group().recv_later(at::ones({4}), 1);
-          throw std::runtime_error("rank 1 left in time");
-        }
-        sum(world);
-      },
-      {-1, 2, {"rank"}});
+  expect_failures(2,
+                  [](World& world) {
+                    world.group().barrier();
+                    if (world.rank() == 1) std::this_thread::sleep_for(200ms);
+                    if (world.rank() == 0) {
+                      world.group().all_reduce_later(at::ones({4}), ReduceOp::Sum);
+                      world.group().recv_later(at::ones({4}), 1);
+                      throw std::runtime_error("rank 1 left in time");
+                    }
+                    sum(world);
+                  },
+                  {-1, 2, {"rank"}});
 }
 
 TEST(Fault, AGroupThatGetsNoMemoryIsAnErrorOnItsMembers) {
-  expect_failures(
-      2,
-      [](World& world) {
-        signal(SIGXFSZ, SIG_IGN);
-        const rlimit none{std::size_t{1} << 20, std::size_t{1} << 20};
-        setrlimit(RLIMIT_FSIZE, &none);
-        world.group();
-      },
-      {-1, 2, {"not enough memory for a group of ranks"}});
+  expect_failures(2,
+                  [](World& world) {
+                    signal(SIGXFSZ, SIG_IGN);
+                    const rlimit none{std::size_t{1} << 20, std::size_t{1} << 20};
+                    setrlimit(RLIMIT_FSIZE, &none);
+                    world.group();
+                  },
+                  {-1, 2, {"not enough memory for a group of ranks"}});
 }
 
 TEST(Fault, AFullSharedMemoryFolderDoesNotMatter) {
@@ -282,7 +293,8 @@ TEST(Fault, AFullSharedMemoryFolderDoesNotMatter) {
   if (!is_possible) GTEST_SKIP() << "no mount namespaces here";
   const auto ends = run_processes(2, [](World& world) {
     require(unshare(CLONE_NEWNS) == 0, "no namespace");
-    require(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "cannot make mounts private");
+    require(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0,
+            "cannot make mounts private");
     require(mount("none", "/dev/shm", "tmpfs", 0, "size=4k") == 0, "cannot mount");
     std::ofstream("/dev/shm/full") << std::string(1 << 20, 'x');
     sum(world, 1'000'000);
@@ -333,16 +345,16 @@ TEST(ThreadFault, MismatchesAndTimeoutsThrow) {
   for (std::int64_t count : {4, 100'000}) {
     EXPECT_THROW(run_ranks(3,
                            [count](World& world) {
-                             world.group().all_reduce(at::ones({count + world.rank() / 2}), ReduceOp::Sum);
+                             world.group().all_reduce(at::ones({count + world.rank() / 2}),
+                                                      ReduceOp::Sum);
                            }),
                  CommError);
-    EXPECT_THROW(run_ranks(
-                     2,
-                     [count](World& world) {
-                       if (world.rank() == 1) std::this_thread::sleep_for(400ms);
-                       sum(world, count);
-                     },
-                     {"", 100ms}),
+    EXPECT_THROW(run_ranks(2,
+                           [count](World& world) {
+                             if (world.rank() == 1) std::this_thread::sleep_for(400ms);
+                             sum(world, count);
+                           },
+                           {"", 100ms}),
                  CommError);
   }
 }
@@ -354,19 +366,19 @@ TEST(ThreadFault, ARankThatReturnsEarlyIsNoticed) {
     });
     FAIL() << "nothing was thrown";
   } catch (const CommError& error) {
-    EXPECT_TRUE(contains(error.what(), "rank 1 left") || contains(error.what(), "rank 0 is gone")) << error.what();
+    EXPECT_TRUE(contains(error.what(), "rank 1 left") || contains(error.what(), "rank 0 is gone"))
+        << error.what();
   }
 }
 
 TEST(GlooFault, AKilledRankAndATimeoutAreErrors) {
-  expect_failures(
-      2,
-      [](World& world) {
-        sum(world);
-        if (world.rank() == 1) raise(SIGKILL);
-        call_and_fail_again([&] { sum(world); });
-      },
-      {1, 5, {"the gloo engine failed"}}, {"gloo", std::nullopt});
+  expect_failures(2,
+                  [](World& world) {
+                    sum(world);
+                    if (world.rank() == 1) raise(SIGKILL);
+                    call_and_fail_again([&] { sum(world); });
+                  },
+                  {1, 5, {"the gloo engine failed"}}, {"gloo", std::nullopt});
   expect_failures(
       2,
       [](World& world) {

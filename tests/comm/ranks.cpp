@@ -22,8 +22,8 @@ struct Child {
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
-[[noreturn]] void be_rank(int rank, int ranks, const std::string& job, int errors, const RankBody& body,
-                          const WorldOptions& options) {
+[[noreturn]] void be_rank(int rank, int ranks, const std::string& job, int errors,
+                          const RankBody& body, const WorldOptions& options) {
   set("TEGULA_RANK", std::to_string(rank));
   set("TEGULA_WORLD_SIZE", std::to_string(ranks));
   set("TEGULA_LOCAL_RANK", std::to_string(rank));
@@ -52,7 +52,8 @@ std::string read_all(int descriptor) {
 }
 
 // True once the child has ended; kills it after the deadline.
-bool has_ended(const Child& child, Clock::time_point start, Clock::time_point deadline, RankEnd& end) {
+bool has_ended(const Child& child, Clock::time_point start, Clock::time_point deadline,
+               RankEnd& end) {
   int status = 0;
   if (Clock::now() > deadline) kill(child.id, SIGKILL);
   if (waitpid(child.id, &status, Clock::now() > deadline ? 0 : WNOHANG) == 0) return false;
@@ -91,11 +92,16 @@ void throw_first_failure(const std::vector<RankEnd>& ends) {
 
 std::ostream& operator<<(std::ostream& stream, Way way) {
   switch (way) {
-    case Way::Threads: return stream << "ShmThreads";
-    case Way::Processes: return stream << "ShmProcesses";
-    case Way::GlooThreads: return stream << "GlooThreads";
-    case Way::GlooProcesses: return stream << "GlooProcesses";
-    case Way::Mpi: return stream << "Mpi";
+    case Way::Threads:
+      return stream << "ShmThreads";
+    case Way::Processes:
+      return stream << "ShmProcesses";
+    case Way::GlooThreads:
+      return stream << "GlooThreads";
+    case Way::GlooProcesses:
+      return stream << "GlooProcesses";
+    case Way::Mpi:
+      return stream << "Mpi";
   }
   return stream;
 }
@@ -103,7 +109,8 @@ std::ostream& operator<<(std::ostream& stream, Way way) {
 std::vector<RankEnd> run_processes(int ranks, const RankBody& body, const WorldOptions& options,
                                    double limit) {
   const Clock::time_point start = Clock::now();
-  const std::string job = std::to_string(getpid()) + "-" + std::to_string(start.time_since_epoch().count());
+  const std::string job =
+      std::to_string(getpid()) + "-" + std::to_string(start.time_since_epoch().count());
   std::vector<Child> children;
   for (int rank = 0; rank < ranks; ++rank) {
     int ends[2];
@@ -116,20 +123,26 @@ std::vector<RankEnd> run_processes(int ranks, const RankBody& body, const WorldO
     close(ends[1]);
     children.push_back({id, ends[0]});
   }
-  const auto deadline = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit));
+  const auto deadline =
+      start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit));
   return ends_of(children, start, deadline);
 }
 
 void run_in(Way way, int ranks, const RankBody& body) {
   WorldOptions options;
   switch (way) {
-    case Way::Threads: return run_ranks(ranks, body);
-    case Way::Processes: return throw_first_failure(run_processes(ranks, body));
-    case Way::GlooThreads: options.backend = "gloo"; return run_ranks(ranks, body, options);
+    case Way::Threads:
+      return run_ranks(ranks, body);
+    case Way::Processes:
+      return throw_first_failure(run_processes(ranks, body));
+    case Way::GlooThreads:
+      options.backend = "gloo";
+      return run_ranks(ranks, body, options);
     case Way::GlooProcesses:
       options.backend = "gloo";
       return throw_first_failure(run_processes(ranks, body, options));
-    case Way::Mpi: break;
+    case Way::Mpi:
+      break;
   }
   throw std::runtime_error("mpi ranks are started by mpirun");
 }

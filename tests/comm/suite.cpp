@@ -15,18 +15,21 @@ namespace {
 using Shape = std::vector<std::int64_t>;
 
 const std::vector<at::ScalarType> kDtypes = {
-    at::kBool,  at::kByte,   at::kChar,   at::kShort, at::kInt,  at::kLong,          at::kUInt16,       at::kUInt32,
-    at::kUInt64, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
+    at::kBool,     at::kByte,   at::kChar,   at::kShort,        at::kInt,
+    at::kLong,     at::kUInt16, at::kUInt32, at::kUInt64,       at::kHalf,
+    at::kBFloat16, at::kFloat,  at::kDouble, at::kComplexFloat, at::kComplexDouble};
 
 bool is_whole(at::ScalarType dtype) { return at::isIntegralType(dtype, /*includeBool=*/false); }
 
 // Small whole numbers, so that every dtype holds them and their sums exactly; every rank can make
 // every other rank's.
 at::Tensor values(const Shape& shape, at::ScalarType dtype, int rank) {
-  const std::int64_t count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  const std::int64_t count =
+      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   at::Tensor numbers = (at::arange(count, at::kLong) * 7 + rank * 3).remainder(5).reshape(shape);
   if (dtype == at::kBool) return numbers > 1;
-  if (at::isComplexType(dtype)) return at::complex(numbers.to(at::kDouble), (numbers - 1).to(at::kDouble)).to(dtype);
+  if (at::isComplexType(dtype))
+    return at::complex(numbers.to(at::kDouble), (numbers - 1).to(at::kDouble)).to(dtype);
   return numbers.to(dtype);
 }
 
@@ -41,21 +44,30 @@ void check_equal(const at::Tensor& got, const at::Tensor& want, const std::strin
     return;
   }
   std::ostringstream text;
-  text << what << ": got " << got.toString() << got.sizes() << ", want " << want.toString() << want.sizes();
-  if (got.numel() <= 64) text << "\n" << got.to(at::kComplexDouble) << "\n" << want.to(at::kComplexDouble);
+  text << what << ": got " << got.toString() << got.sizes() << ", want " << want.toString()
+       << want.sizes();
+  if (got.numel() <= 64)
+    text << "\n" << got.to(at::kComplexDouble) << "\n" << want.to(at::kComplexDouble);
   throw std::runtime_error(text.str());
 }
 
 at::Tensor combined(ReduceOp op, const at::Tensor& a, const at::Tensor& b) {
   switch (op) {
     case ReduceOp::Sum:
-    case ReduceOp::Avg: return a + b;
-    case ReduceOp::Product: return a * b;
-    case ReduceOp::Min: return at::minimum(a, b);
-    case ReduceOp::Max: return at::maximum(a, b);
-    case ReduceOp::Band: return at::bitwise_and(a, b);
-    case ReduceOp::Bor: return at::bitwise_or(a, b);
-    case ReduceOp::Bxor: return at::bitwise_xor(a, b);
+    case ReduceOp::Avg:
+      return a + b;
+    case ReduceOp::Product:
+      return a * b;
+    case ReduceOp::Min:
+      return at::minimum(a, b);
+    case ReduceOp::Max:
+      return at::maximum(a, b);
+    case ReduceOp::Band:
+      return at::bitwise_and(a, b);
+    case ReduceOp::Bor:
+      return at::bitwise_or(a, b);
+    case ReduceOp::Bxor:
+      return at::bitwise_xor(a, b);
   }
   return {};
 }
@@ -67,7 +79,8 @@ at::Tensor plain_reduction(ReduceOp op, const std::vector<at::Tensor>& tensors) 
   if (is_whole(dtype) || dtype == at::kBool) wide = at::kLong;
   if (dtype == at::kHalf || dtype == at::kBFloat16) wide = at::kFloat;
   at::Tensor result = tensors[0].to(wide).clone();
-  for (std::size_t rank = 1; rank < tensors.size(); ++rank) result = combined(op, result, tensors[rank].to(wide));
+  for (std::size_t rank = 1; rank < tensors.size(); ++rank)
+    result = combined(op, result, tensors[rank].to(wide));
   const at::Tensor parts = at::isComplexType(wide) ? at::view_as_real(result) : result;
   if (op == ReduceOp::Avg) parts.div_(static_cast<double>(tensors.size()));
   return dtype == at::kBool ? result != 0 : result.to(dtype);
@@ -94,7 +107,9 @@ Shape uneven(int ranks) {
   return sizes;
 }
 
-std::int64_t sum_of(const Shape& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
+std::int64_t sum_of(const Shape& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+}
 
 std::int64_t offset_of(const Shape& sizes, int rank) {
   return std::accumulate(sizes.begin(), sizes.begin() + rank, std::int64_t{0});
@@ -122,7 +137,8 @@ void all_reduce_in_every_dtype_and_op(World& world) {
       all_to_last.back() = 3;
       const std::int64_t got = world.rank() == world.size() - 1 ? 3 : 0;
       check_equal(group.reduce_scatter(mine.t(), 1, op, all_to_last),
-                  plain_reduction(op, all).t().narrow(1, 0, got).contiguous(), "reduce_scatter, " + what);
+                  plain_reduction(op, all).t().narrow(1, 0, got).contiguous(),
+                  "reduce_scatter, " + what);
     }
   }
 }
@@ -130,10 +146,12 @@ void all_reduce_in_every_dtype_and_op(World& world) {
 void all_reduce_of_any_size(World& world) {
   const Group group = world.group();
   for (std::int64_t count : {0, 1, 7, 1024, 5000, 20'000, 70'000, 1'000'003}) {
-    const std::vector<at::Tensor> all = of_all_ranks(world, [&](int rank) { return random({count}, rank); });
+    const std::vector<at::Tensor> all =
+        of_all_ranks(world, [&](int rank) { return random({count}, rank); });
     const at::Tensor& mine = all[static_cast<std::size_t>(world.rank())];
     const at::Tensor want = plain_reduction(ReduceOp::Sum, all);
-    check_equal(group.all_reduce(mine, ReduceOp::Sum), want, "all_reduce of " + std::to_string(count));
+    check_equal(group.all_reduce(mine, ReduceOp::Sum), want,
+                "all_reduce of " + std::to_string(count));
     const at::Tensor in_place = mine.clone();
     group.all_reduce_(in_place, ReduceOp::Sum);
     check_equal(in_place, want, "all_reduce_ of " + std::to_string(count));
@@ -164,16 +182,20 @@ void gathers_along_any_dim(World& world) {
         return values(shape, dtype, rank);
       };
       const auto even = of_all_ranks(world, [&](int rank) { return made(2, rank); });
-      const auto ragged = of_all_ranks(world, [&](int rank) { return made(sizes[static_cast<std::size_t>(rank)], rank); });
+      const auto ragged = of_all_ranks(
+          world, [&](int rank) { return made(sizes[static_cast<std::size_t>(rank)], rank); });
       const auto me = static_cast<std::size_t>(world.rank());
       check_equal(group.all_gather(even[me], dim), at::cat(even, dim), "all_gather");
-      check_equal(group.all_gather(ragged[me], dim, sizes), at::cat(ragged, dim), "uneven all_gather");
+      check_equal(group.all_gather(ragged[me], dim, sizes), at::cat(ragged, dim),
+                  "uneven all_gather");
       const int root = world.size() - 1;
       const at::Tensor at_root = group.gather(ragged[me], dim, root, sizes);
-      require(at_root.defined() == (world.rank() == root), "gather gave the result to the wrong rank");
+      require(at_root.defined() == (world.rank() == root),
+              "gather gave the result to the wrong rank");
       if (at_root.defined()) check_equal(at_root, at::cat(ragged, dim), "gather");
       const at::Tensor part = at::empty_like(ragged[me]);
-      group.scatter(part, world.rank() == root ? at::cat(ragged, dim) : at::Tensor(), dim, root, sizes);
+      group.scatter(part, world.rank() == root ? at::cat(ragged, dim) : at::Tensor(), dim, root,
+                    sizes);
       check_equal(part, ragged[me], "scatter");
     }
   }
@@ -192,7 +214,8 @@ void reduce_scatters_along_any_dim(World& world) {
         const at::Tensor want = plain_reduction(ReduceOp::Sum, all)
                                     .narrow(dim, offset_of(parts, world.rank()), parts[me])
                                     .contiguous();
-        check_equal(group.reduce_scatter(all[me], dim, ReduceOp::Sum, parts), want, "reduce_scatter");
+        check_equal(group.reduce_scatter(all[me], dim, ReduceOp::Sum, parts), want,
+                    "reduce_scatter");
       }
     }
   }
@@ -203,7 +226,8 @@ at::Tensor plain_all_to_all(const std::vector<at::Tensor>& all, int me, std::int
                             std::int64_t join_dim, const Shape& split_sizes) {
   std::vector<at::Tensor> parts;
   for (const at::Tensor& tensor : all) {
-    parts.push_back(tensor.narrow(split_dim, offset_of(split_sizes, me), split_sizes[static_cast<std::size_t>(me)]));
+    parts.push_back(tensor.narrow(split_dim, offset_of(split_sizes, me),
+                                  split_sizes[static_cast<std::size_t>(me)]));
   }
   return at::cat(parts, join_dim).contiguous();
 }
@@ -228,10 +252,12 @@ void all_to_all_along_any_dims(World& world) {
                     plain_all_to_all(all, world.rank(), split_dim, join_dim, splits), "all_to_all");
       }
     }
-    const auto all = of_all_ranks(world, [&](int rank) { return values({3, 2 * world.size()}, dtype, rank); });
-    check_equal(group.all_to_all(all[me], 1, 1),
-                plain_all_to_all(all, world.rank(), 1, 1, Shape(static_cast<std::size_t>(world.size()), 2)),
-                "all_to_all along one dim");
+    const auto all =
+        of_all_ranks(world, [&](int rank) { return values({3, 2 * world.size()}, dtype, rank); });
+    check_equal(
+        group.all_to_all(all[me], 1, 1),
+        plain_all_to_all(all, world.rank(), 1, 1, Shape(static_cast<std::size_t>(world.size()), 2)),
+        "all_to_all along one dim");
   }
 }
 
@@ -239,14 +265,16 @@ void moves_large_tensors(World& world) {
   const Group group = world.group();
   const auto me = static_cast<std::size_t>(world.rank());
   const std::int64_t n = world.size();
-  const auto all = of_all_ranks(world, [&](int rank) { return random({4 * n, 300 * n, 70}, rank); });
+  const auto all =
+      of_all_ranks(world, [&](int rank) { return random({4 * n, 300 * n, 70}, rank); });
   const at::Tensor sum = plain_reduction(ReduceOp::Sum, all);
   for (std::int64_t dim : {0, 1}) {
     check_equal(group.all_gather(all[me], dim), at::cat(all, dim), "large all_gather");
-    check_equal(group.reduce_scatter(all[me], dim, ReduceOp::Sum), sum.chunk(n, dim)[me].contiguous(),
-                "large reduce_scatter");
+    check_equal(group.reduce_scatter(all[me], dim, ReduceOp::Sum),
+                sum.chunk(n, dim)[me].contiguous(), "large reduce_scatter");
     check_equal(group.all_to_all(all[me], dim, 1 - dim),
-                plain_all_to_all(all, world.rank(), dim, 1 - dim, Shape(static_cast<std::size_t>(n), all[0].size(dim) / n)),
+                plain_all_to_all(all, world.rank(), dim, 1 - dim,
+                                 Shape(static_cast<std::size_t>(n), all[0].size(dim) / n)),
                 "large all_to_all");
   }
   check_equal(group.broadcast(all[me], static_cast<int>(n) - 1), all.back(), "large broadcast");
@@ -261,7 +289,8 @@ void broadcasts_from_any_root(World& world) {
     const at::Tensor strided = values({5, 2}, at::kFloat, world.rank()).t();
     world.group().broadcast_(strided, root);
     check_equal(strided, values({5, 2}, at::kFloat, root).t(), "broadcast_ of a strided tensor");
-    check_equal(world.group().broadcast(at::empty({0, 3}), root), at::empty({0, 3}), "empty broadcast");
+    check_equal(world.group().broadcast(at::empty({0, 3}), root), at::empty({0, 3}),
+                "empty broadcast");
   }
 }
 
@@ -305,7 +334,8 @@ void runs_calls_later(World& world) {
   const Group group = world.group();
   std::vector<Pending> sums;
   for (int i = 0; i < 20; ++i) {
-    sums.push_back(group.all_reduce_later(at::full({i * 1000 + 1}, world.rank() + i, at::kFloat), ReduceOp::Sum));
+    sums.push_back(group.all_reduce_later(at::full({i * 1000 + 1}, world.rank() + i, at::kFloat),
+                                          ReduceOp::Sum));
   }
   const at::Tensor now = group.all_reduce(at::ones({2}), ReduceOp::Sum);  // after all that
   require(sums.back().is_done(), "a synchronous call overtook an asynchronous one");
@@ -313,7 +343,8 @@ void runs_calls_later(World& world) {
   const float ranks = static_cast<float>(world.size());
   for (int i = 0; i < 20; ++i) {
     check_equal(sums[static_cast<std::size_t>(i)].wait(),
-                at::full({i * 1000 + 1}, ranks * (ranks - 1) / 2 + ranks * static_cast<float>(i), at::kFloat),
+                at::full({i * 1000 + 1}, ranks * (ranks - 1) / 2 + ranks * static_cast<float>(i),
+                         at::kFloat),
                 "all_reduce_later");
   }
   const Pending rows = group.all_gather_later(at::full({2}, world.rank()), 0);
@@ -332,11 +363,14 @@ void groups_are_independent(World& world) {
   for (int rank = world.rank() % 2; rank < n; rank += 2) mine.push_back(rank);
   const Group half = world.group(mine, {"half", "", std::nullopt});
   const at::Tensor sum = half.all_reduce(at::full({1}, world.rank()), ReduceOp::Sum);
-  require(sum.item<std::int64_t>() == std::accumulate(mine.begin(), mine.end(), 0), "a sub-group's sum is wrong");
+  require(sum.item<std::int64_t>() == std::accumulate(mine.begin(), mine.end(), 0),
+          "a sub-group's sum is wrong");
   std::vector<int> reversed;
   for (int rank = n - 1; rank >= 0; --rank) reversed.push_back(rank);
-  const at::Tensor order = world.group(reversed, {"reversed", "", std::nullopt}).all_gather(at::full({1}, world.rank()), 0);
-  for (int i = 0; i < n; ++i) require(order[i].item<std::int64_t>() == n - 1 - i, "a group lost its order");
+  const at::Tensor order = world.group(reversed, {"reversed", "", std::nullopt})
+                               .all_gather(at::full({1}, world.rank()), 0);
+  for (int i = 0; i < n; ++i)
+    require(order[i].item<std::int64_t>() == n - 1 - i, "a group lost its order");
   for (int i = 0; i < 3; ++i) world.group().barrier();
 }
 

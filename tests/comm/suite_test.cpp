@@ -52,8 +52,8 @@ TEST_P(Mpi, GivesWhatAPlainComputationGives) {
   }
   if (!TEGULA_TEST_MPI) GTEST_SKIP() << "built without MPI";
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command = "mpirun --allow-run-as-root --oversubscribe -n " + std::to_string(GetParam()) + " " +
-                              program + " --suite mpi 2>&1";
+  const std::string command = "mpirun --allow-run-as-root --oversubscribe -n " +
+                              std::to_string(GetParam()) + " " + program + " --suite mpi 2>&1";
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
 

@@ -42,7 +42,9 @@ Result launch(const RunOptions& options, const std::function<void(pid_t)>& meanw
   const Clock::time_point start = Clock::now();
   const pid_t process = fork();
   if (process == 0) {
-    if (freopen(out.c_str(), "w", stdout) == nullptr || freopen(err.c_str(), "w", stderr) == nullptr) _exit(99);
+    if (freopen(out.c_str(), "w", stdout) == nullptr ||
+        freopen(err.c_str(), "w", stderr) == nullptr)
+      _exit(99);
     const int code = run(options);
     fflush(stdout);
     _exit(code);
@@ -51,7 +53,8 @@ Result launch(const RunOptions& options, const std::function<void(pid_t)>& meanw
   int status = 0;
   waitpid(process, &status, 0);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), text_of(out), text_of(err), seconds};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), text_of(out), text_of(err),
+          seconds};
 }
 
 RunOptions shell(int ranks, const std::string& script) {
@@ -61,12 +64,16 @@ RunOptions shell(int ranks, const std::string& script) {
   return options;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 TEST(Run, EveryLineHasItsRankInFront) {
-  const Result result = launch(shell(3, "echo rank $TEGULA_RANK of $TEGULA_WORLD_SIZE; printf 'no end'"));
+  const Result result =
+      launch(shell(3, "echo rank $TEGULA_RANK of $TEGULA_WORLD_SIZE; printf 'no end'"));
   EXPECT_EQ(result.code, 0) << result.err;
-  for (const char* line : {"[0] rank 0 of 3\n", "[1] rank 1 of 3\n", "[2] rank 2 of 3\n", "[2] no end\n"}) {
+  for (const char* line :
+       {"[0] rank 0 of 3\n", "[1] rank 1 of 3\n", "[2] rank 2 of 3\n", "[2] no end\n"}) {
     EXPECT_TRUE(contains(result.out, line)) << result.out;
   }
 }
@@ -75,19 +82,26 @@ TEST(Run, AllRanksOfAJobShareANameThatNoOtherHas) {
   const RunOptions options = shell(2, "echo job $TEGULA_JOB");
   const std::string first = launch(options).out;
   const std::string name = first.substr(first.find("job") + 4, 32);
-  EXPECT_TRUE(contains(first, "[0] job " + name + "\n") && contains(first, "[1] job " + name + "\n")) << first;
+  EXPECT_TRUE(contains(first, "[0] job " + name + "\n") &&
+              contains(first, "[1] job " + name + "\n"))
+      << first;
   EXPECT_FALSE(contains(launch(options).out, name));
 }
 
 TEST(Run, TheFirstFailureStopsTheOthersAndIsPrintedLastAndAlone) {
-  const Result result = launch(shell(3, "if [ $TEGULA_RANK = 1 ]; then echo the cause >&2; exit 7; fi; sleep 30; echo victim >&2"));
+  const Result result = launch(shell(
+      3,
+      "if [ $TEGULA_RANK = 1 ]; then echo the cause >&2; exit 7; fi; sleep 30; echo victim >&2"));
   EXPECT_EQ(result.code, 7);
   EXPECT_LT(result.seconds, 3);
-  EXPECT_TRUE(result.err.ends_with("\ntegula run: rank 1 exited with code 7; its last words:\nthe cause\n")) << result.err;
+  EXPECT_TRUE(
+      result.err.ends_with("\ntegula run: rank 1 exited with code 7; its last words:\nthe cause\n"))
+      << result.err;
 }
 
 TEST(Run, ARankThatIgnoresTheRequestToEndIsKilled) {
-  const Result result = launch(shell(2, "if [ $TEGULA_RANK = 1 ]; then exit 3; fi; trap '' TERM; sleep 30 & wait; sleep 30"));
+  const Result result = launch(shell(
+      2, "if [ $TEGULA_RANK = 1 ]; then exit 3; fi; trap '' TERM; sleep 30 & wait; sleep 30"));
   EXPECT_EQ(result.code, 3);
   EXPECT_LT(result.seconds, 6);
 }
@@ -99,13 +113,15 @@ TEST(Run, AKilledRankGivesItsSignal) {
 }
 
 TEST(Run, SignalsArePassedOn) {
-  const Result result = launch(shell(2, "trap 'echo caught; exit 0' INT; echo ready; while :; do sleep 0.05; done"),
-                               [](pid_t launcher) {
-                                 std::this_thread::sleep_for(500ms);
-                                 kill(launcher, SIGINT);
-                               });
+  const Result result =
+      launch(shell(2, "trap 'echo caught; exit 0' INT; echo ready; while :; do sleep 0.05; done"),
+             [](pid_t launcher) {
+               std::this_thread::sleep_for(500ms);
+               kill(launcher, SIGINT);
+             });
   EXPECT_EQ(result.code, 128 + SIGINT);
-  EXPECT_TRUE(contains(result.out, "[0] caught") && contains(result.out, "[1] caught")) << result.out;
+  EXPECT_TRUE(contains(result.out, "[0] caught") && contains(result.out, "[1] caught"))
+      << result.out;
 }
 
 TEST(Run, RanksDoNotOutliveTheLauncher) {
@@ -141,7 +157,9 @@ TEST(Run, AProgramThatIsNotThereIsNamed) {
   options.command = {"/no/such/program"};
   const Result result = launch(options);
   EXPECT_EQ(result.code, 127);
-  EXPECT_TRUE(contains(result.err, "tegula: cannot run /no/such/program: No such file or directory")) << result.err;
+  EXPECT_TRUE(
+      contains(result.err, "tegula: cannot run /no/such/program: No such file or directory"))
+      << result.err;
 }
 
 TEST(Run, OptionsThatDoNotFitAreRefused) {

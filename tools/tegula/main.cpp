@@ -28,8 +28,11 @@ std::string sentence_of(const CLI::ParseError& error, const CLI::App& app, int a
 
 // switchboard, host, and the words of a command for that host's shell.
 int run_agent(const std::vector<std::string>& words) {
-  if (words.size() < 3) throw tegula::UsageError("an agent needs a host and a command").hint("mpirun calls it, not you");
-  return tegula::cli::run_mpi_agent(words[0], words[1], tegula::join({words.begin() + 2, words.end()}, " "));
+  if (words.size() < 3)
+    throw tegula::UsageError("an agent needs a host and a command")
+        .hint("mpirun calls it, not you");
+  return tegula::cli::run_mpi_agent(words[0], words[1],
+                                    tegula::join({words.begin() + 2, words.end()}, " "));
 }
 
 int dispatch(int argc, char** argv) {
@@ -69,7 +72,8 @@ int dispatch(int argc, char** argv) {
       "The program and its arguments come last: tegula run -n 4 ./prog --its-own-option");
 
   std::vector<std::string> agent;
-  CLI::App* agent_command = app.add_subcommand("mpi-agent", "Called by mpirun to reach another host")->group("");
+  CLI::App* agent_command =
+      app.add_subcommand("mpi-agent", "Called by mpirun to reach another host")->group("");
   agent_command->prefix_command();
 
   tegula::cli::BenchCall bench;

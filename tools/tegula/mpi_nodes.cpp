@@ -133,7 +133,8 @@ Socket listen_at(const std::string& rendezvous, std::string& own_address) {
   Socket listener(socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int yes = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (bind(listener.get(), list.first->ai_addr, list.first->ai_addrlen) != 0 || listen(listener.get(), 64) != 0) {
+  if (bind(listener.get(), list.first->ai_addr, list.first->ai_addrlen) != 0 ||
+      listen(listener.get(), 64) != 0) {
     throw UsageError("cannot listen at the rendezvous: " + std::string(std::strerror(errno)))
         .fact("rendezvous", rendezvous)
         .hint("on host 0 it must be an address of that host and a free port");
@@ -198,7 +199,8 @@ void Switchboard::State::welcome(int listener, int count, std::chrono::seconds t
   hosts.resize(static_cast<std::size_t>(count));
   has_come[0] = true;
   for (int missing = count - 1; missing > 0;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd waiting{listener, POLLIN, 0};
     if (left <= 0 || poll(&waiting, 1, static_cast<int>(left)) == 0) {
       std::vector<std::int64_t> absent;
@@ -227,8 +229,10 @@ void Switchboard::State::listen_for_agents() {
   agents = Socket(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un address = local_address(name, size);
-  if (bind(agents.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(agents.get(), 64) != 0) {
-    throw CommError("cannot listen for mpirun's agents: " + std::string(std::strerror(errno))).hint("try again");
+  if (bind(agents.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      listen(agents.get(), 64) != 0) {
+    throw CommError("cannot listen for mpirun's agents: " + std::string(std::strerror(errno)))
+        .hint("try again");
   }
 }
 
@@ -291,14 +295,17 @@ std::string Switchboard::agent_command() const {
   return std::filesystem::read_symlink("/proc/self/exe").string() + " mpi-agent " + state_->name;
 }
 
-int run_mpi_agent(const std::string& switchboard, const std::string& host, const std::string& command) {
+int run_mpi_agent(const std::string& switchboard, const std::string& host,
+                  const std::string& command) {
   const Socket launcher(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un address = local_address(switchboard, size);
   if (connect(launcher.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    throw CommError("the launcher is gone: " + std::string(std::strerror(errno))).hint("mpirun calls this, not you");
+    throw CommError("the launcher is gone: " + std::string(std::strerror(errno)))
+        .hint("mpirun calls this, not you");
   }
-  if (!send_message(launcher.get(), host) || !send_message(launcher.get(), command)) return kNoAnswer;
+  if (!send_message(launcher.get(), host) || !send_message(launcher.get(), command))
+    return kNoAnswer;
   return std::atoi(receive_message(launcher.get()).value_or(std::to_string(kNoAnswer)).c_str());
 }
 
@@ -312,7 +319,8 @@ Socket connect_to(const std::string& rendezvous, std::chrono::seconds timeout) {
     Socket node(socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (connect(node.get(), list.first->ai_addr, list.first->ai_addrlen) == 0) return node;
     if (Clock::now() > deadline) {
-      throw CommError("host 0 did not come to the rendezvous in time: " + std::string(std::strerror(errno)))
+      throw CommError("host 0 did not come to the rendezvous in time: " +
+                      std::string(std::strerror(errno)))
           .fact("rendezvous", rendezvous)
           .hint("run the same command on every host, each with its --node-rank");
     }
@@ -332,7 +340,9 @@ pid_t start_shell(const std::string& command) {
   _exit(127);
 }
 
-int exit_code(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
+int exit_code(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
 
 // Blocks the signals that end a launcher and the one of ended children, and reads them.
 class Signals {
@@ -392,7 +402,8 @@ int serve_mpi_node(const std::string& rendezvous, int node_rank, std::chrono::se
     const std::optional<std::string> command = receive_message(node.get());
     if (!command) return stop(code);
     const bool may_run = running < 0 && starts_open_mpi_daemon(*command);
-    if (!may_run || (running = start_shell(*command)) < 0) send_message(node.get(), std::to_string(kNoAnswer));
+    if (!may_run || (running = start_shell(*command)) < 0)
+      send_message(node.get(), std::to_string(kNoAnswer));
   }
 }
 

@@ -1,7 +1,8 @@
-// MPI over several hosts without a remote shell. Open MPI starts a daemon on every host by way of an
-// agent, usually ssh. Here the launchers that the user started on the hosts do that work:
+// MPI over several hosts without a remote shell. Open MPI starts a daemon on every host by way of
+// an agent, usually ssh. Here the launchers that the user started on the hosts do that work:
 //
-//   host 0          tegula run listens at the rendezvous until the launchers of all hosts have come,
+//   host 0          tegula run listens at the rendezvous until the launchers of all hosts have
+//   come,
 //                   then starts mpirun with `tegula mpi-agent <name>` as its agent
 //   mpirun          calls the agent with a host and the command that starts the daemon there
 //   the agent       hands both to the launcher of host 0, which passes the command on
@@ -39,10 +40,12 @@ class Switchboard {
 };
 
 // The agent: hands a command to the launcher of host 0, waits for its end, returns its exit code.
-int run_mpi_agent(const std::string& switchboard, const std::string& host, const std::string& command);
+int run_mpi_agent(const std::string& switchboard, const std::string& host,
+                  const std::string& command);
 
-// Another host's side: runs what comes until the rendezvous closes. Returns the first exit code that
-// is not 0, 128 + n if signal n ended us. CommError if there is no rendezvous before the timeout.
+// Another host's side: runs what comes until the rendezvous closes. Returns the first exit code
+// that is not 0, 128 + n if signal n ended us. CommError if there is no rendezvous before the
+// timeout.
 int serve_mpi_node(const std::string& rendezvous, int node_rank, std::chrono::seconds timeout);
 
 }  // namespace tegula::cli

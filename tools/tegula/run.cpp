@@ -56,10 +56,13 @@ std::string random_name() {
 }
 
 void check(const RunOptions& options) {
-  if (options.command.empty()) throw UsageError("there is nothing to run").hint("tegula run -n 4 ./prog");
-  if (options.ranks < 1) throw UsageError("cannot run " + std::to_string(options.ranks) + " ranks").hint("-n 1 or more");
+  if (options.command.empty())
+    throw UsageError("there is nothing to run").hint("tegula run -n 4 ./prog");
+  if (options.ranks < 1)
+    throw UsageError("cannot run " + std::to_string(options.ranks) + " ranks").hint("-n 1 or more");
   if (options.node_rank < 0 || options.node_rank >= options.nodes) {
-    throw UsageError("there is no node " + std::to_string(options.node_rank) + " among " + std::to_string(options.nodes))
+    throw UsageError("there is no node " + std::to_string(options.node_rank) + " among " +
+                     std::to_string(options.nodes))
         .hint("--node-rank is 0 ... nodes - 1");
   }
   if (options.nodes > 1 && options.rendezvous.find(':') == std::string::npos) {
@@ -87,12 +90,14 @@ void set_environment(const RunOptions& options, int rank, const std::string& job
 
 // mpirun starts the ranks, tells them apart and passes the environment on.
 std::vector<std::string> mpi_command(const RunOptions& options, const Switchboard* switchboard) {
-  std::vector<std::string> command = {"mpirun", "-n", std::to_string(options.nodes * options.ranks), "--oversubscribe"};
+  std::vector<std::string> command = {"mpirun", "-n", std::to_string(options.nodes * options.ranks),
+                                      "--oversubscribe"};
   if (switchboard != nullptr) {
     std::vector<std::string> hosts;
-    for (const std::string& host : switchboard->hosts()) hosts.push_back(host + ":" + std::to_string(options.ranks));
-    command.insert(command.end(),
-                   {"--host", join(hosts, ","), "--mca", "plm_rsh_agent", switchboard->agent_command()});
+    for (const std::string& host : switchboard->hosts())
+      hosts.push_back(host + ":" + std::to_string(options.ranks));
+    command.insert(command.end(), {"--host", join(hosts, ","), "--mca", "plm_rsh_agent",
+                                   switchboard->agent_command()});
   }
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
   for (const char* name : {"TEGULA_BACKEND", "TEGULA_TIMEOUT"}) {
@@ -127,7 +132,8 @@ std::vector<std::string> mpi_command(const RunOptions& options, const Switchboar
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
-  dprintf(2, "tegula: cannot run %s: %s\n  hint    give the path of the program\n", arguments[0], std::strerror(errno));
+  dprintf(2, "tegula: cannot run %s: %s\n  hint    give the path of the program\n", arguments[0],
+          std::strerror(errno));
   _exit(kCannotStart);
 }
 
@@ -188,7 +194,8 @@ void Launch::start(int rank, const std::string& job) {
   std::array<int, 2> out{};
   std::array<int, 2> err{};
   if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) {
-    throw UsageError(std::string("cannot make pipes: ") + std::strerror(errno)).hint("raise the limit on open files");
+    throw UsageError(std::string("cannot make pipes: ") + std::strerror(errno))
+        .hint("raise the limit on open files");
   }
   const pid_t launcher = getpid();
   const pid_t process = fork();
@@ -202,7 +209,10 @@ void Launch::start(int rank, const std::string& job) {
   if (process < 0) throw UsageError(std::string("cannot start a process: ") + std::strerror(errno));
   setpgid(process, process);  // both sides do, so that no signal comes too early
   const int number = options_.node_rank * options_.ranks + rank;
-  ranks_.push_back({number, process, {out[0], err[0]}, {RankOutput(number, stdout), RankOutput(number, stderr)}});
+  ranks_.push_back({number,
+                    process,
+                    {out[0], err[0]},
+                    {RankOutput(number, stdout), RankOutput(number, stderr)}});
 }
 
 void Launch::read_from(Rank& rank, std::size_t stream) {
@@ -314,11 +324,12 @@ int Launch::run_group() {
 void Launch::print_first_failure() const {
   if (first_failed_ < 0 || interrupt_ != 0) return;
   const Rank& rank = ranks_[static_cast<std::size_t>(first_failed_)];
-  std::string how = rank.code > 128 ? "was killed by signal " + std::to_string(rank.code - 128) + " (" +
-                                          strsignal(rank.code - 128) + ")"
+  std::string how = rank.code > 128 ? "was killed by signal " + std::to_string(rank.code - 128) +
+                                          " (" + strsignal(rank.code - 128) + ")"
                                     : "exited with code " + std::to_string(rank.code);
   const bool is_mpi = options_.backend == "mpi";
-  std::string text = "\ntegula run: " + (is_mpi ? "mpirun " : "rank " + std::to_string(rank.number) + " ") + how;
+  std::string text =
+      "\ntegula run: " + (is_mpi ? "mpirun " : "rank " + std::to_string(rank.number) + " ") + how;
   if (!rank.outputs[1].last_lines().empty()) text += "; its last words:";
   text += "\n";
   for (const std::string& line : rank.outputs[1].last_lines()) text += line + "\n";
@@ -334,7 +345,8 @@ int run(const RunOptions& options) {
   const std::chrono::seconds patience(options.timeout.value_or(kUsualTimeout));
   std::optional<Switchboard> switchboard;
   if (options.backend == "mpi" && options.nodes > 1) {
-    if (options.node_rank > 0) return serve_mpi_node(options.rendezvous, options.node_rank, patience);
+    if (options.node_rank > 0)
+      return serve_mpi_node(options.rendezvous, options.node_rank, patience);
     switchboard.emplace(options.rendezvous, options.nodes, patience);
   }
   Launch launch(options, switchboard ? &*switchboard : nullptr);
@@ -343,8 +355,8 @@ int run(const RunOptions& options) {
     code = launch.run_group();
     if (code == 0 || launch.was_interrupted()) break;
     if (attempt < options.max_restarts) {
-      std::fprintf(stderr, "tegula run: a rank failed with code %d; restart %d of %d\n", code, attempt + 1,
-                   options.max_restarts);
+      std::fprintf(stderr, "tegula run: a rank failed with code %d; restart %d of %d\n", code,
+                   attempt + 1, options.max_restarts);
     }
   }
   launch.print_first_failure();

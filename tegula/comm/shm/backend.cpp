@@ -14,7 +14,8 @@ class CallWork final : public c10d::Work {
   CallWork(c10d::OpType type, std::vector<at::Tensor> tensors)
       : c10d::Work(-1, type),
         tensors_(std::move(tensors)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+        future_(c10::make_intrusive<c10::ivalue::Future>(
+            c10::ListType::create(c10::TensorType::get()))) {}
 
   void end(const std::exception_ptr& error) {
     if (error) {
@@ -44,16 +45,25 @@ bool is_async(const Options& options) {
 
 ReduceOp reduce_op_of(const c10d::ReduceOp& op) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
-    case c10d::ReduceOp::SUM: return ReduceOp::Sum;
-    case c10d::ReduceOp::AVG: return ReduceOp::Avg;
-    case c10d::ReduceOp::PRODUCT: return ReduceOp::Product;
-    case c10d::ReduceOp::MIN: return ReduceOp::Min;
-    case c10d::ReduceOp::MAX: return ReduceOp::Max;
-    case c10d::ReduceOp::BAND: return ReduceOp::Band;
-    case c10d::ReduceOp::BOR: return ReduceOp::Bor;
-    case c10d::ReduceOp::BXOR: return ReduceOp::Bxor;
+    case c10d::ReduceOp::SUM:
+      return ReduceOp::Sum;
+    case c10d::ReduceOp::AVG:
+      return ReduceOp::Avg;
+    case c10d::ReduceOp::PRODUCT:
+      return ReduceOp::Product;
+    case c10d::ReduceOp::MIN:
+      return ReduceOp::Min;
+    case c10d::ReduceOp::MAX:
+      return ReduceOp::Max;
+    case c10d::ReduceOp::BAND:
+      return ReduceOp::Band;
+    case c10d::ReduceOp::BOR:
+      return ReduceOp::Bor;
+    case c10d::ReduceOp::BXOR:
+      return ReduceOp::Bxor;
     case c10d::ReduceOp::PREMUL_SUM:
-    case c10d::ReduceOp::UNUSED: break;
+    case c10d::ReduceOp::UNUSED:
+      break;
   }
   throw UsageError("the shm engine has no such reduction").hint("scale the tensor, then sum");
 }
@@ -81,9 +91,7 @@ std::span<const std::int64_t> shape_of(const at::Tensor& tensor) {
   return {tensor.sizes().data(), tensor.sizes().size()};
 }
 
-std::byte* bytes_of(const at::Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.data_ptr());
-}
+std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
 
 Piece piece_of(const at::Tensor& tensor) {
   check_tensor(tensor);
@@ -103,13 +111,15 @@ std::vector<std::int64_t> numels_of(const std::vector<at::Tensor>& tensors) {
 }
 
 // Rows of dim 0 by the splits; equal ones if there are none.
-std::vector<Piece> split_rows(const at::Tensor& tensor, const std::vector<std::int64_t>& splits, int n) {
+std::vector<Piece> split_rows(const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
+                              int n) {
   check_tensor(tensor);
   const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const std::int64_t row = rows == 0 ? 0 : static_cast<std::int64_t>(tensor.nbytes()) / rows;
   std::int64_t sum = 0;
   for (std::int64_t split : splits) sum += split;
-  if (splits.empty() ? rows % n != 0 : (sum != rows || splits.size() != static_cast<std::size_t>(n))) {
+  if (splits.empty() ? rows % n != 0
+                     : (sum != rows || splits.size() != static_cast<std::size_t>(n))) {
     throw UsageError("the splits do not cover dim 0")
         .fact("tensor", bracketed(tensor.sizes().vec()))
         .fact("splits", splits.empty() ? std::to_string(n) + " equal ones" : bracketed(splits));
@@ -117,7 +127,8 @@ std::vector<Piece> split_rows(const at::Tensor& tensor, const std::vector<std::i
   std::vector<Piece> pieces;
   std::byte* next = bytes_of(tensor);
   for (int rank = 0; rank < n; ++rank) {
-    const std::int64_t bytes = (splits.empty() ? rows / n : splits[static_cast<std::size_t>(rank)]) * row;
+    const std::int64_t bytes =
+        (splits.empty() ? rows / n : splits[static_cast<std::size_t>(rank)]) * row;
     pieces.push_back(Piece::whole(next, bytes));
     next += bytes;
   }
@@ -146,8 +157,9 @@ Backend::Backend(std::shared_ptr<Board> board, ChannelOptions options)
 
 Backend::~Backend() {
   if (!worker_.is_idle() || !postman_->is_idle()) {
-    channel_.abort(channel_.error_about("rank " + channel_.world_rank(channel_.index()) +
-                                        " ended the group while calls were pending")
+    channel_.abort(channel_
+                       .error_about("rank " + channel_.world_rank(channel_.index()) +
+                                    " ended the group while calls were pending")
                        .hint("wait for asynchronous calls before the world goes"));
   }
 }
@@ -178,8 +190,9 @@ Backend::Work Backend::broadcast(std::vector<at::Tensor>& tensors,
   const at::Tensor& tensor = only(tensors);
   Call call(Kind::Broadcast, dtype_of(tensor), shape_of(tensor));
   call.rooted_at(static_cast<int>(options.rootRank));
-  return run(is_async(options), c10d::OpType::BROADCAST, tensors,
-             [call, piece = piece_of(tensor)](Channel& channel) { shm::broadcast(channel, call, piece); });
+  return run(
+      is_async(options), c10d::OpType::BROADCAST, tensors,
+      [call, piece = piece_of(tensor)](Channel& channel) { shm::broadcast(channel, call, piece); });
 }
 
 Backend::Work Backend::allreduce(std::vector<at::Tensor>& tensors,
@@ -264,7 +277,8 @@ Backend::Work Backend::reduce_scatter(std::vector<at::Tensor>& outputs,
   const at::Tensor& output = only(outputs);
   check_count(inputs.at(0).size(), getSize());
   std::vector<Piece> from = pieces_of(inputs[0]);
-  check_same_bytes(from[static_cast<std::size_t>(getRank())], piece_of(output), "my input and output");
+  check_same_bytes(from[static_cast<std::size_t>(getRank())], piece_of(output),
+                   "my input and output");
   Call call(Kind::ReduceScatter, dtype_of(output), {});
   call.reduced_by(reduce_op_of(options.reduceOp)).with_sizes(numels_of(inputs[0]));
   std::vector<at::Tensor> kept = inputs[0];

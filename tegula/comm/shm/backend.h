@@ -3,8 +3,8 @@
 //
 // Calls run in the order in which they are made: a synchronous one on the caller's thread, once
 // nothing is pending. Asynchronous calls run on the
-// backend's worker thread, sends and recvs on another. An error is thrown by a synchronous call, and
-// by wait() of an asynchronous one. Destroying the backend ends pending calls with an error.
+// backend's worker thread, sends and recvs on another. An error is thrown by a synchronous call,
+// and by wait() of an asynchronous one. Destroying the backend ends pending calls with an error.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -47,11 +47,13 @@ class Backend final : public c10d::Backend {
               const c10d::GatherOptions& options) override;
   Work scatter(std::vector<at::Tensor>& outputs, std::vector<std::vector<at::Tensor>>& inputs,
                const c10d::ScatterOptions& options) override;
-  Work reduce_scatter(std::vector<at::Tensor>& outputs, std::vector<std::vector<at::Tensor>>& inputs,
+  Work reduce_scatter(std::vector<at::Tensor>& outputs,
+                      std::vector<std::vector<at::Tensor>>& inputs,
                       const c10d::ReduceScatterOptions& options) override;
   Work _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                             const c10d::ReduceScatterOptions& options) override;
-  Work alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+  Work alltoall_base(at::Tensor& output, at::Tensor& input,
+                     std::vector<std::int64_t>& output_splits,
                      std::vector<std::int64_t>& input_splits,
                      const c10d::AllToAllOptions& options) override;
   Work alltoall(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,

@@ -44,7 +44,9 @@ constexpr std::size_t kLogBytes = std::size_t{64} << 20;
 constexpr std::size_t kPage = 4096;
 constexpr off_t kPresenceLocks = off_t{1} << 50;
 
-std::size_t rounded_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 std::size_t lines_offset() { return rounded_up(sizeof(BoardHeader), 64); }
 std::size_t log_offset(int ranks) {
@@ -72,8 +74,8 @@ std::byte* map_file(int descriptor, std::uint64_t place, std::size_t bytes) {
 }
 
 std::byte* map_private(std::size_t bytes) {
-  void* memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     throw system_error("cannot map memory").fact("bytes", std::to_string(bytes));
   }
@@ -81,8 +83,9 @@ std::byte* map_private(std::size_t bytes) {
 }
 
 // A lock on one byte far behind the data, owned by this process. 0 if it worked.
-int record_lock(int descriptor, int command, short type, off_t place, struct flock* answer = nullptr) {
-  struct flock lock {};
+int record_lock(int descriptor, int command, short type, off_t place,
+                struct flock* answer = nullptr) {
+  struct flock lock{};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = place;
@@ -144,9 +147,11 @@ std::shared_ptr<Board> Board::create(int ranks) {
 std::shared_ptr<Board> Board::adopt(int descriptor, int ranks) {
   std::shared_ptr<Board> board(new Board(ranks, descriptor));
   board->map_header();
-  if (board->header_->magic != kMagic || board->header_->ranks != static_cast<std::uint32_t>(ranks)) {
+  if (board->header_->magic != kMagic ||
+      board->header_->ranks != static_cast<std::uint32_t>(ranks)) {
     throw CommError("the ranks on this host disagree about their job")
-        .fact("ranks", std::to_string(board->header_->ranks) + " there, " + std::to_string(ranks) + " here")
+        .fact("ranks",
+              std::to_string(board->header_->ranks) + " there, " + std::to_string(ranks) + " here")
         .hint("all ranks must run the same version of Tegula and be told the same number of ranks");
   }
   return board;
@@ -195,8 +200,8 @@ void Board::join(int rank) {
 }
 
 void Board::leave(int rank) {
-  line_of(header_, rank).presence.store(static_cast<std::uint32_t>(Presence::Left),
-                                        std::memory_order_release);
+  line_of(header_, rank)
+      .presence.store(static_cast<std::uint32_t>(Presence::Left), std::memory_order_release);
   header_->version.fetch_add(1);
   futex_wake_all(header_->version);
 }
@@ -206,7 +211,7 @@ Presence Board::presence(int rank) const {
       static_cast<Presence>(line_of(header_, rank).presence.load(std::memory_order_acquire));
   if (said != Presence::Here || is_for_threads()) return said;
   // A process sees its own locks as free: ask for peers only.
-  struct flock lock {};
+  struct flock lock{};
   const int failed = record_lock(descriptor_, F_GETLK, F_WRLCK, kPresenceLocks + rank, &lock);
   return failed != 0 || lock.l_type != F_UNLCK ? Presence::Here : Presence::Dead;
 }
@@ -248,8 +253,8 @@ std::optional<std::string> Board::find(const std::string& key) {
 }
 
 void Board::append(const std::string& key, const std::string& value, bool alive) {
-  const LogEntry entry{static_cast<std::uint32_t>(key.size()), static_cast<std::uint32_t>(value.size()),
-                       alive ? 1U : 0U};
+  const LogEntry entry{static_cast<std::uint32_t>(key.size()),
+                       static_cast<std::uint32_t>(value.size()), alive ? 1U : 0U};
   const std::size_t bytes = sizeof(entry) + key.size() + value.size();
   if (header_->log_used + bytes > kLogBytes) {
     throw CommError("the board's table of keys is full")

@@ -71,7 +71,8 @@ class Board {
   std::optional<std::string> get(const std::string& key);
   // Sets the key if it holds `expected`, or is not set and `expected` is empty; returns what it
   // holds now, and `expected` if it is not set still.
-  std::string compare_set(const std::string& key, const std::string& expected, const std::string& value);
+  std::string compare_set(const std::string& key, const std::string& expected,
+                          const std::string& value);
   std::int64_t add(const std::string& key, std::int64_t amount);
   bool remove(const std::string& key);
   std::int64_t key_count();

@@ -1,5 +1,6 @@
-// The area of a group of n: a header with the fault; a line per rank, alone in its cache lines; then
-// per rank and parity of the round a record of the call, 2n counts and a slot; then the envelopes.
+// The area of a group of n: a header with the fault; a line per rank, alone in its cache lines;
+// then per rank and parity of the round a record of the call, 2n counts and a slot; then the
+// envelopes.
 #include "tegula/comm/shm/channel.h"
 
 #include <algorithm>
@@ -157,7 +158,8 @@ void Channel::show(const void* address) {
 }
 
 const void* Channel::shown_by(int member) const {
-  return reinterpret_cast<const Record*>(records_)[static_cast<std::size_t>(member) * 2 + (round_ & 1U)]
+  return reinterpret_cast<const Record*>(
+             records_)[static_cast<std::size_t>(member) * 2 + (round_ & 1U)]
       .shown;
 }
 
@@ -177,7 +179,8 @@ void Channel::wait_for(int member) {
   const std::atomic<std::uint32_t>& posted = lines_[member].posted;
   const std::uint32_t target = round_ + 1;
   const auto is_absent = [&](int other) {
-    return other != index() && !has_reached(lines_[other].posted.load(std::memory_order_acquire), target);
+    return other != index() &&
+           !has_reached(lines_[other].posted.load(std::memory_order_acquire), target);
   };
   Patience patience(this->patience());
   Clock::time_point start{};
@@ -201,7 +204,9 @@ void Channel::check_fingerprints() {
   for (int member = 1; member < size_; ++member) {
     if (lines_[member].fingerprint[parity] == first) continue;
     const auto* records = reinterpret_cast<const Record*>(records_);
-    const auto call_of = [&](int m) { return records[static_cast<std::size_t>(m) * 2 + parity].call; };
+    const auto call_of = [&](int m) {
+      return records[static_cast<std::size_t>(m) * 2 + parity].call;
+    };
     fail(CommError("ranks made different calls on one group")
              .fact("group", options_.name)
              .fact("rank " + world_rank(0), call_of(0).to_string())
@@ -305,11 +310,14 @@ void Channel::wait_for_readers() {
 Envelope& Channel::envelope(int from, int to, std::uint64_t part) const {
   const std::size_t pair = static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) +
                            static_cast<std::size_t>(to);
-  return *reinterpret_cast<Envelope*>(envelopes_ + (pair * 2 + (part & 1U)) * Envelope::stride(size_));
+  return *reinterpret_cast<Envelope*>(envelopes_ +
+                                      (pair * 2 + (part & 1U)) * Envelope::stride(size_));
 }
 
 std::atomic<std::uint32_t>& Channel::bell(int member) { return lines_[member].bell; }
-std::atomic<std::uint32_t>& Channel::bell_sleepers(int member) { return lines_[member].bell_sleepers; }
+std::atomic<std::uint32_t>& Channel::bell_sleepers(int member) {
+  return lines_[member].bell_sleepers;
+}
 
 void Channel::ring(int member) {
   lines_[member].bell.fetch_add(1);

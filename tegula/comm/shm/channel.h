@@ -1,9 +1,9 @@
 // A group's shared memory and the one protocol that its collectives are made of: rounds.
 //
 // In a round every rank writes what the others shall see into its slot, posts, waits until all have
-// posted, and reads the others' slots. A rank has two slots, used in turn across all calls: when all
-// have posted round k, nobody reads a slot of round k - 1 any more, so round k + 1 may overwrite it.
-// One post and one wait per round is all the synchronisation there is.
+// posted, and reads the others' slots. A rank has two slots, used in turn across all calls: when
+// all have posted round k, nobody reads a slot of round k - 1 any more, so round k + 1 may
+// overwrite it. One post and one wait per round is all the synchronisation there is.
 //
 // The first round of a call carries its fingerprint. A mismatch, a rank that died or left, and a
 // wait that exceeds the timeout become the group's fault, which every rank throws, at once and in
@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "tegula/comm/shm/board.h"
 #include "tegula/comm/call.h"
+#include "tegula/comm/shm/board.h"
 #include "tegula/comm/shm/patience.h"
 
 namespace tegula::shm {

@@ -1,6 +1,6 @@
-// Every collective is a loop over rounds: stage a window of what others need, meet, take a window of
-// what they staged. Members that share memory show their pieces instead, copy from each other, and
-// meet once more before anybody may touch its memory again.
+// Every collective is a loop over rounds: stage a window of what others need, meet, take a window
+// of what they staged. Members that share memory show their pieces instead, copy from each other,
+// and meet once more before anybody may touch its memory again.
 #include "tegula/comm/shm/collectives.h"
 
 #include <c10/util/SmallVector.h>
@@ -142,8 +142,8 @@ struct ShownTensor {
   const std::byte* to;
 };
 
-// As reduce_in_chunks, in one block and without slots. A rank writes only its own chunk while others
-// read its contribution to theirs, so `from` may be `to`.
+// As reduce_in_chunks, in one block and without slots. A rank writes only its own chunk while
+// others read its contribution to theirs, so `from` may be `to`.
 void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std::byte* to,
                   Bytes bytes) {
   const int n = channel.size();
@@ -345,7 +345,8 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
   } while (begin < longest);
 }
 
-void reduce_scatter(Channel& channel, const Call& call, std::span<const Piece> from, const Piece& to) {
+void reduce_scatter(Channel& channel, const Call& call, std::span<const Piece> from,
+                    const Piece& to) {
   check_reducible(call.dtype(), call.op());
   if (channel.size() == 1) return copy(from[0], to);
   const Bytes longest = longest_of(from);

@@ -20,7 +20,8 @@ class ShmEngine final : public comm::Engine {
   void set_timeout(std::chrono::milliseconds timeout) override { channel().set_timeout(timeout); }
   void abort(const CommError& error) override { channel().abort(error); }
 
-  void all_reduce(const Call& call, const std::byte* from, std::byte* to, std::int64_t count) override {
+  void all_reduce(const Call& call, const std::byte* from, std::byte* to,
+                  std::int64_t count) override {
     shm::all_reduce(channel(), call, from, to, count);
   }
   void all_gather(const Call& call, const Piece& from, std::span<const Piece> to) override {

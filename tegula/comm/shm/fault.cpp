@@ -34,7 +34,8 @@ std::vector<std::string> split(const std::string& text) {
 CommError unflattened(const std::string& text) {
   const std::vector<std::string> parts = split(text);
   CommError error(parts[0]);
-  for (std::size_t i = 2; i + 1 < parts.size(); i += 2) std::move(error).fact(parts[i], parts[i + 1]);
+  for (std::size_t i = 2; i + 1 < parts.size(); i += 2)
+    std::move(error).fact(parts[i], parts[i + 1]);
   if (parts.size() > 1 && !parts[1].empty()) std::move(error).hint(parts[1]);
   return error;
 }
@@ -57,7 +58,8 @@ CommError Fault::error() const {
     std::this_thread::sleep_for(1ms);
   }
   if (state_.load(std::memory_order_acquire) != kWritten) {
-    return CommError("a rank died while it reported an error").hint("look at the other ranks' output");
+    return CommError("a rank died while it reported an error")
+        .hint("look at the other ranks' output");
   }
   return unflattened(text_);
 }

@@ -49,10 +49,11 @@ bool Mail::receive_part(Letter& letter) {
   Envelope& envelope = channel_.envelope(letter.peer, channel_.index(), part);
   if (envelope.state.load(std::memory_order_acquire) != Envelope::kFull) return false;
   if (envelope.call.fingerprint() != letter.call.fingerprint()) {
-    channel_.fail(channel_.error_about("a message is not what its receiver awaits")
-                      .fact("rank " + channel_.world_rank(letter.peer), envelope.call.to_string())
-                      .fact("rank " + channel_.world_rank(channel_.index()), letter.call.to_string())
-                      .hint("a send and its recv must agree in shape, dtype and tag, and be in order"));
+    channel_.fail(
+        channel_.error_about("a message is not what its receiver awaits")
+            .fact("rank " + channel_.world_rank(letter.peer), envelope.call.to_string())
+            .fact("rank " + channel_.world_rank(channel_.index()), letter.call.to_string())
+            .hint("a send and its recv must agree in shape, dtype and tag, and be in order"));
   }
   unpack(envelope.data(), letter.piece, letter.moved, letter.moved + envelope.bytes);
   letter.moved += envelope.bytes;

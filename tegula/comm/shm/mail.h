@@ -13,8 +13,8 @@
 #include <memory>
 #include <vector>
 
-#include "tegula/comm/shm/channel.h"
 #include "tegula/comm/piece.h"
+#include "tegula/comm/shm/channel.h"
 
 namespace tegula::shm {
 

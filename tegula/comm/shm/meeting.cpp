@@ -119,14 +119,16 @@ std::shared_ptr<Board> host_meeting(const Address& address, int ranks, Clock::ti
   has_come[0] = true;
   for (int missing = ranks - 1; missing > 0;) {
     pollfd waiting{listener.get(), POLLIN, 0};
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (left <= 0ms || poll(&waiting, 1, static_cast<int>(left.count())) == 0) {
       std::vector<std::int64_t> absent;
       for (int rank = 0; rank < ranks; ++rank) {
         if (!has_come[static_cast<std::size_t>(rank)]) absent.push_back(rank);
       }
       fail("ranks on this host did not come in time: " + join(absent),
-           "start as many processes as the launcher's variables say; look at the absent ranks' output");
+           "start as many processes as the launcher's variables say; look at the absent ranks' "
+           "output");
     }
     const Descriptor guest(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (guest.get() < 0 || !is_same_user(guest.get())) continue;

@@ -27,7 +27,8 @@ struct alignas(64) Envelope {
   static std::size_t room(int ranks) {
     constexpr std::size_t kMost = std::size_t{64} << 10;
     constexpr std::size_t kLeast = std::size_t{4} << 10;
-    return std::clamp((std::size_t{256} << 10) / static_cast<std::size_t>(ranks) / 64 * 64, kLeast, kMost);
+    return std::clamp((std::size_t{256} << 10) / static_cast<std::size_t>(ranks) / 64 * 64, kLeast,
+                      kMost);
   }
   static std::size_t stride(int ranks) { return sizeof(Envelope) + room(ranks); }
 };

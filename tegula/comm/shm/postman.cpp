@@ -82,9 +82,9 @@ void Postman::run() {
     while (!mail_.is_idle() && !is_ending_) step(lock, patience);
     posted_.notify_all();
   }
-  mail_.fail_all(std::make_exception_ptr(
-      channel_.error_about("the group ended while messages were under way")
-          .hint("wait for sends and recvs before the world goes")));
+  mail_.fail_all(
+      std::make_exception_ptr(channel_.error_about("the group ended while messages were under way")
+                                  .hint("wait for sends and recvs before the world goes")));
 }
 
 }  // namespace tegula::shm

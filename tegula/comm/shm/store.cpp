@@ -21,7 +21,8 @@ void BoardStore::set(const std::string& key, const std::vector<uint8_t>& value) 
   board_->set(prefix_ + key, text_of(value));
 }
 
-std::vector<uint8_t> BoardStore::compareSet(const std::string& key, const std::vector<uint8_t>& expected,
+std::vector<uint8_t> BoardStore::compareSet(const std::string& key,
+                                            const std::vector<uint8_t>& expected,
                                             const std::vector<uint8_t>& desired) {
   return bytes_of(board_->compare_set(prefix_ + key, text_of(expected), text_of(desired)));
 }
@@ -31,7 +32,9 @@ std::vector<uint8_t> BoardStore::get(const std::string& key) {
   return bytes_of(board_->get(prefix_ + key).value_or(""));
 }
 
-int64_t BoardStore::add(const std::string& key, int64_t value) { return board_->add(prefix_ + key, value); }
+int64_t BoardStore::add(const std::string& key, int64_t value) {
+  return board_->add(prefix_ + key, value);
+}
 bool BoardStore::deleteKey(const std::string& key) { return board_->remove(prefix_ + key); }
 int64_t BoardStore::getNumKeys() { return board_->key_count(); }
 
@@ -45,15 +48,16 @@ bool BoardStore::check(const std::vector<std::string>& keys) {
 void BoardStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
 
 // Ends early if the world is broken or has lost a rank, who may be the one to set the key.
-void BoardStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
+void BoardStore::wait(const std::vector<std::string>& keys,
+                      const std::chrono::milliseconds& timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (true) {
     const std::uint32_t seen = board_->version();
     if (check(keys)) return;
     if (board_->fault().raised()) throw board_->fault().error();
     for (int rank = 0; rank < board_->ranks(); ++rank) {
-      TORCH_CHECK(rank == board_->joined_as() || board_->presence(rank) != Presence::Dead, "rank ", rank,
-                  " of this host died");
+      TORCH_CHECK(rank == board_->joined_as() || board_->presence(rank) != Presence::Dead, "rank ",
+                  rank, " of this host died");
     }
     TORCH_CHECK(timeout == kNoTimeout || std::chrono::steady_clock::now() < deadline,
                 "timed out waiting for a key of another rank: ", keys.front());

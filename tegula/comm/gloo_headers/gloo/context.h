@@ -1,5 +1,5 @@
-// Stands in for gloo's header, which the libtorch wheel does not ship: names for ProcessGroupGloo.hpp.
-// Nothing of these types is made or called here.
+// Stands in for gloo's header, which the libtorch wheel does not ship: names for
+// ProcessGroupGloo.hpp. Nothing of these types is made or called here.
 #pragma once
 
 #include <chrono>

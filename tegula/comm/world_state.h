@@ -1,0 +1,49 @@
+// What the handles of one world share.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tegula/comm/group_state.h"
+#include "tegula/comm/shm/board.h"
+
+namespace tegula::comm {
+
+constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
+
+struct WorldState {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  std::string backend;
+  std::chrono::milliseconds timeout = kDefaultTimeout;
+  std::shared_ptr<shm::Board> board;      // null: imagined
+  std::vector<int> board_ranks;           // of each rank on this host's board; -1: elsewhere
+  c10::intrusive_ptr<c10d::Store> store;  // of all hosts; null: one host
+  std::string rendezvous_host;            // by which hosts reach the store
+  std::shared_ptr<void> communicator;     // an MPI_Comm that the user gave, else null
+  std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
+
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<GroupState>> groups;
+
+  ~WorldState() {
+    groups.clear();
+    if (board) board->leave(local_rank);
+  }
+};
+
+// 0, 1, ... size - 1
+std::vector<int> counted_up(int size);
+
+// Two processes with the same text can share memory by way of shm::meet_on_host.
+std::string host_identity();
+
+}  // namespace tegula::comm

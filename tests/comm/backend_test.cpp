@@ -1,0 +1,91 @@
+// The engine as any user of c10d sees it.
+#include "tegula/comm/shm/backend.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tegula/comm/world.h"
+#include "tests/comm/ranks.h"
+
+namespace tegula {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+void use_backend(World& world) {
+  const c10::intrusive_ptr<c10d::Backend> backend = world.group().backend();
+  const int n = world.size();
+  const int me = world.rank();
+  const auto mine = [&] { return at::full({2, 3}, me, at::kFloat); };
+  std::vector<at::Tensor> all;
+  for (int rank = 0; rank < n; ++rank) all.push_back(at::full({2, 3}, rank, at::kFloat));
+  const at::Tensor sum = at::stack(all).sum(0);
+
+  Tensors reduced{mine()};
+  c10d::AllreduceOptions now;
+  now.asyncOp = false;
+  backend->allreduce(reduced, now);
+  require(at::equal(reduced[0], sum), "allreduce");
+  Tensors later{mine()};
+  EXPECT_TRUE(backend->allreduce(later, {})->wait());
+  require(at::equal(later[0], sum), "allreduce later");
+
+  Tensors word{mine()};
+  c10d::BroadcastOptions from_last;
+  from_last.rootRank = n - 1;
+  backend->broadcast(word, from_last)->wait();
+  require(at::equal(word[0], all.back()), "broadcast");
+
+  std::vector<Tensors> gathered{Tensors()};
+  for (int rank = 0; rank < n; ++rank) gathered[0].push_back(at::empty({2, 3}));
+  Tensors input{mine()};
+  backend->allgather(gathered, input, {})->wait();
+  for (int rank = 0; rank < n; ++rank)
+    require(at::equal(gathered[0][rank], all[rank]), "allgather");
+  at::Tensor flat = at::empty({2 * n, 3});
+  backend->_allgather_base(flat, input[0], {})->wait();
+  require(at::equal(flat, at::cat(all)), "_allgather_base");
+
+  std::vector<Tensors> at_root;
+  if (me == 0) at_root.push_back(gathered[0]);
+  backend->gather(at_root, input, {})->wait();
+  std::vector<Tensors> scattered;
+  if (me == 0) scattered.push_back(all);
+  Tensors part{at::empty({2, 3})};
+  backend->scatter(part, scattered, {})->wait();
+  require(at::equal(part[0], all[me]), "scatter");
+
+  std::vector<Tensors> lists{all};
+  Tensors own{at::empty({2, 3})};
+  backend->reduce_scatter(own, lists, {})->wait();
+  require(at::equal(own[0], all[me] * n), "reduce_scatter");
+  at::Tensor one = at::empty({2, 3});
+  backend->_reduce_scatter_base(one, flat, {})->wait();
+  require(at::equal(one, all[me] * n), "_reduce_scatter_base");
+
+  at::Tensor mixed = at::empty({n});
+  at::Tensor sent = at::full({n}, me, at::kFloat);
+  std::vector<std::int64_t> even;
+  backend->alltoall_base(mixed, sent, even, even, {})->wait();
+  require(at::equal(mixed, at::arange(n).to(at::kFloat)), "alltoall_base");
+  Tensors outputs(gathered[0]);
+  Tensors inputs(n, mine());
+  backend->alltoall(outputs, inputs, {})->wait();
+  require(at::equal(outputs[n - 1], all[n - 1]), "alltoall");
+
+  Tensors message{at::full({4}, me, at::kFloat)};
+  Tensors answer{at::empty({4})};
+  const auto receiving = backend->recv(answer, (me + n - 1) % n, 0);
+  backend->send(message, (me + 1) % n, 0)->wait();
+  receiving->wait();
+  require(answer[0][0].item<float>() == static_cast<float>((me + n - 1) % n), "send and recv");
+  backend->barrier({})->wait();
+}
+
+TEST(Backend, DoesWhatC10dAsks) {
+  EXPECT_NO_THROW(run_in(Way::Threads, 3, use_backend));
+  EXPECT_NO_THROW(run_in(Way::Processes, 2, use_backend));
+}
+
+}  // namespace
+}  // namespace tegula

@@ -1,0 +1,89 @@
+#include "tegula/comm/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tegula/base/error.h"
+
+namespace tegula::comm {
+namespace {
+
+Place place(const std::map<std::string, std::string>& variables) {
+  return place_in([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Environment, NothingSetMeansOneRankAlone) {
+  const Place alone = place({});
+  EXPECT_EQ(alone.launcher, "none");
+  EXPECT_EQ(alone.size, 1);
+  EXPECT_EQ(alone.local_size, 1);
+}
+
+TEST(Environment, OurOwnVariablesComeFirst) {
+  const Place found = place({{"TEGULA_RANK", "3"},
+                             {"TEGULA_WORLD_SIZE", "8"},
+                             {"TEGULA_LOCAL_RANK", "1"},
+                             {"TEGULA_LOCAL_WORLD_SIZE", "2"},
+                             {"TEGULA_BACKEND", "gloo"},
+                             {"TEGULA_TIMEOUT", "7"},
+                             {"RANK", "0"},
+                             {"WORLD_SIZE", "1"}});
+  EXPECT_EQ(found.launcher, "tegula run");
+  EXPECT_EQ(found.rank, 3);
+  EXPECT_EQ(found.size, 8);
+  EXPECT_EQ(found.local_rank, 1);
+  EXPECT_EQ(found.local_size, 2);
+  EXPECT_EQ(found.backend, "gloo");
+  EXPECT_EQ(found.timeout, std::chrono::seconds(7));
+}
+
+TEST(Environment, TorchrunTellsItsStore) {
+  const Place found = place({{"RANK", "1"},
+                             {"WORLD_SIZE", "2"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "2"},
+                             {"MASTER_ADDR", "node0"},
+                             {"MASTER_PORT", "29500"},
+                             {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(found.launcher, "torchrun");
+  EXPECT_EQ(found.store_host, "node0");
+  EXPECT_EQ(found.store_port, 29500);
+  EXPECT_TRUE(found.launcher_has_store);
+}
+
+TEST(Environment, MpiAndSlurmAreUnderstood) {
+  const Place open_mpi = place({{"OMPI_COMM_WORLD_RANK", "2"},
+                                {"OMPI_COMM_WORLD_SIZE", "4"},
+                                {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                {"PMIX_NAMESPACE", "job7"}});
+  EXPECT_EQ(open_mpi.launcher, "Open MPI");
+  EXPECT_EQ(open_mpi.local_size, 2);
+  const Place mpich = place({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}});
+  EXPECT_EQ(mpich.launcher, "MPICH");
+  EXPECT_EQ(mpich.local_rank, 1);
+  const Place slurm = place({{"SLURM_PROCID", "5"},
+                             {"SLURM_NTASKS", "8"},
+                             {"SLURM_LOCALID", "1"},
+                             {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
+                             {"SLURM_JOB_ID", "17"}});
+  EXPECT_EQ(slurm.launcher, "Slurm");
+  EXPECT_EQ(slurm.local_size, 4);
+  EXPECT_NE(open_mpi.job, slurm.job);
+}
+
+TEST(Environment, WhatDoesNotFitIsRefused) {
+  EXPECT_THROW(place({{"RANK", "two"}, {"WORLD_SIZE", "4"}}), UsageError);
+  EXPECT_THROW(place({{"RANK", "-1"}, {"WORLD_SIZE", "4"}}), UsageError);
+  EXPECT_THROW(place({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), UsageError);
+  EXPECT_THROW(
+      place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"}}),
+      UsageError);
+}
+
+}  // namespace
+}  // namespace tegula::comm

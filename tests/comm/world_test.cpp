@@ -1,0 +1,106 @@
+#include "tegula/comm/world.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tegula/base/error.h"
+#include "tests/comm/ranks.h"
+
+namespace tegula {
+namespace {
+
+TEST(World, AloneIsAWorldOfOne) {
+  const World world = World::alone();
+  EXPECT_EQ(world.size(), 1);
+  const at::Tensor x = at::arange(6).reshape({2, 3});
+  EXPECT_TRUE(at::equal(world.group().all_reduce(x, ReduceOp::Sum), x));
+  EXPECT_TRUE(at::equal(world.group().all_gather(x, 1), x));
+  EXPECT_TRUE(at::equal(world.group().all_to_all(x, 0, 1), x));
+}
+
+TEST(World, AProcessCanHoldSeveral) {
+  const auto ends = run_processes(2, [](World& first) {
+    const World second = World::from_env();
+    const at::Tensor a = first.group().all_reduce(at::ones({3}), ReduceOp::Sum);
+    const at::Tensor b = second.group().all_reduce(at::ones({4}), ReduceOp::Sum);
+    require(a.size(0) == 3 && b.size(0) == 4 && b[0].item<float>() == 2,
+            "two worlds mixed up their calls");
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
+TEST(World, GroupsAreMadeByTheirMembersAlone) {
+  run_ranks(4, [](World& world) {
+    if (world.rank() >= 2) return;  // the others take no part
+    const Group pair = world.group({0, 1}, {"pair", "", std::nullopt});
+    require(pair.index() == world.rank() && pair.size() == 2 && pair.engine() == "shm",
+            "a wrong group");
+    require(pair.all_reduce(at::ones({1}), ReduceOp::Sum).item<float>() == 2, "a wrong sum");
+  });
+}
+
+TEST(World, RanksThatRepeatOrDoNotExistAreRefused) {
+  const World world = World::fake(4, 1);
+  EXPECT_THROW(world.group({0, 0, 1}), UsageError);
+  EXPECT_THROW(world.group({1, 4}), UsageError);
+  EXPECT_THROW(world.group({0, 2}), UsageError);
+  EXPECT_THROW(World::fake(4, 4), UsageError);
+}
+
+TEST(World, AnImaginedOneGivesShapes) {
+  const World world = World::fake(4096, 7);
+  const Group group = world.group();
+  const at::Tensor x = at::empty({2, 3}, at::device(at::kMeta));
+  EXPECT_EQ(group.all_gather(x, 0).sizes(), at::IntArrayRef({8192, 3}));
+  EXPECT_EQ(group.all_reduce(x, ReduceOp::Sum).sizes(), x.sizes());
+  EXPECT_EQ(group.engine(), "fake");
+}
+
+TEST(World, AnUnknownOrMissingBackendSaysWhatToDo) {
+  const World world = World::alone();
+  try {
+    world.group({0}, {"", "carrier pigeon", std::nullopt});
+    FAIL() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "tegula: there is no backend \"carrier pigeon\"\n  hint    choose shm, gloo, mpi or nccl");
+  }
+  try {
+    world.group({0}, {"", "nccl", std::nullopt});
+    FAIL() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.sentence(), "this Tegula was built without NCCL");
+  }
+}
+
+TEST(Group, CallsThatCannotBeRightAreRefusedBeforeAnythingIsSent) {
+  run_ranks(2, [](World& world) {
+    const Group group = world.group();
+    const at::Tensor x = at::ones({3, 2});
+    EXPECT_THROW(group.all_gather(x, 2), UsageError);
+    EXPECT_THROW(group.all_gather(at::ones({}), 0), UsageError);
+    EXPECT_THROW(group.all_gather(x, 0, {1, 2, 3}), UsageError);
+    EXPECT_THROW(group.all_gather(x, 0, {1, 2}), UsageError);
+    EXPECT_THROW(group.reduce_scatter(x, 0, ReduceOp::Sum), UsageError);
+    EXPECT_THROW(group.reduce_scatter(x, 0, ReduceOp::Sum, {1, 1}), UsageError);
+    EXPECT_THROW(group.broadcast(x, 2), UsageError);
+    EXPECT_THROW(group.send(x, world.rank()), UsageError);
+    EXPECT_THROW(group.permute(x, {0, 0}), UsageError);
+    EXPECT_THROW(group.permute(x, {0}), UsageError);
+    EXPECT_THROW(group.all_reduce(x.to_sparse(), ReduceOp::Sum), UsageError);
+    group.barrier();
+  });
+}
+
+TEST(Group, AbortBreaksItForAllMembers) {
+  EXPECT_THROW(run_ranks(2,
+                         [](World& world) {
+                           if (world.rank() == 0) world.group().abort("enough");
+                           world.group().barrier();
+                         }),
+               CommError);
+}
+
+}  // namespace
+}  // namespace tegula
