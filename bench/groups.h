@@ -14,7 +14,8 @@ std::vector<Measurement> run_core();
 std::vector<Measurement> run_comm();
 
 // Runs bench/peers/<group>.py under the Python of TEGULA_PYTHON (python3 if unset), which prints
-// measurements as JSON lines. UsageError with the script's output if it fails.
+// measurements as JSON lines; a group without such a script measures its peers itself. UsageError
+// if the script fails.
 std::vector<Measurement> run_peer(const std::string& group);
 
 }  // namespace tegula::bench

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 
@@ -12,9 +13,11 @@
 namespace tegula::bench {
 
 std::vector<Measurement> run_peer(const std::string& group) {
+  const std::string script = std::string(TEGULA_PEER_SCRIPTS) + "/" + group + ".py";
+  if (!std::filesystem::exists(script)) return {};
   const char* python = std::getenv("TEGULA_PYTHON");
   const std::string command = std::string("'") + (python != nullptr ? python : "python3") + "' '" +
-                              TEGULA_PEER_SCRIPTS + "/" + group + ".py' 2>/dev/null";
+                              script + "' 2>/dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr)
     throw UsageError("cannot start the peer").fact("command", command).hint("set TEGULA_PYTHON");
