@@ -24,7 +24,7 @@ std::vector<std::string> chosen_groups(const std::string& word) {
   for (const auto& [name, run] : kGroups) known.push_back(name);
   if (word == "all") return known;
   if (kGroups.count(word) != 0) return {word};
-  throw tegula::UsageError("there is no group of benchmarks " + tegula::quoted(word))
+  throw tegula::UsageError("there is no group of benchmarks " + tegula::in_quotes(word))
       .hint("use all or one of " + tegula::join(known));
 }
 
@@ -47,7 +47,7 @@ int run(int argc, char** argv) {
   if (!json.empty()) {
     file.open(json);
     if (!file)
-      throw tegula::UsageError("cannot write " + tegula::quoted(json)).hint("check the path");
+      throw tegula::UsageError("cannot write " + tegula::in_quotes(json)).hint("check the path");
   }
   std::vector<Measurement> all;
   for (const std::string& name : chosen_groups(group)) {

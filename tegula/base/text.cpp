@@ -41,7 +41,7 @@ std::string join(const std::vector<std::int64_t>& values) {
 
 std::string bracketed(const std::vector<std::int64_t>& values) { return "[" + join(values) + "]"; }
 
-std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+std::string in_quotes(std::string_view text) { return '"' + std::string(text) + '"'; }
 
 std::string counted(std::int64_t count, std::string_view one, std::string_view many) {
   return std::to_string(count) + ' ' + std::string(count == 1 ? one : many);
@@ -88,11 +88,11 @@ bool Scanner::accept_word(std::string_view word) {
 }
 
 void Scanner::expect(std::string_view token) {
-  if (!accept(token)) fail(quoted(token));
+  if (!accept(token)) fail(in_quotes(token));
 }
 
 void Scanner::expect_word(std::string_view word) {
-  if (!accept_word(word)) fail(quoted(word));
+  if (!accept_word(word)) fail(in_quotes(word));
 }
 
 void Scanner::expect_end() {
@@ -141,7 +141,7 @@ std::vector<std::int64_t> Scanner::integers_until(std::string_view close) {
 void Scanner::fail(const std::string& expected) const {
   const std::size_t place = next();
   const std::string found =
-      place == text_.size() ? "the text ends" : quoted(text_.substr(place, 12)) + " stands";
+      place == text_.size() ? "the text ends" : in_quotes(text_.substr(place, 12)) + " stands";
   throw UsageError("cannot read " + std::string(what_) + ": expected " + expected + " where " +
                    found)
       .fact("text", text_.size() > kLongestShown

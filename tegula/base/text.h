@@ -15,7 +15,7 @@ std::string join(const std::vector<std::string>& texts, std::string_view separat
 // {1, 2, 3} -> "[1, 2, 3]"
 std::string bracketed(const std::vector<std::int64_t>& values);
 // "dp" -> "\"dp\""
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 // 1 -> "1 axis", 2 -> "2 axes"
 std::string counted(std::int64_t count, std::string_view one, std::string_view many);
 

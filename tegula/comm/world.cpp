@@ -104,7 +104,7 @@ std::unique_ptr<Engine> new_engine(const WorldState& world, const std::string& b
   options.store = store_for(world, key);
   if (backend == "gloo") return make_gloo_engine(options);
   if (backend == "nccl") return make_nccl_engine(options);
-  throw UsageError("there is no backend " + tegula::quoted(backend))
+  throw UsageError("there is no backend " + tegula::in_quotes(backend))
       .hint("choose shm, gloo, mpi or nccl");
 }
 

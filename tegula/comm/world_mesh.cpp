@@ -25,7 +25,8 @@ std::chrono::milliseconds seconds_in(const std::string& text, const MeshAxis& ax
   if (code == std::errc() && end == text.data() + text.size() && seconds > 0) {
     return std::chrono::seconds(seconds);
   }
-  throw UsageError("axis " + quoted(axis.name) + " asks for a timeout that is no number of seconds")
+  throw UsageError("axis " + in_quotes(axis.name) +
+                   " asks for a timeout that is no number of seconds")
       .fact("timeout", text)
       .hint("write it as a whole number: " + axis.name + "=" + std::to_string(axis.size) +
             "@gloo{timeout=30}");
@@ -35,8 +36,8 @@ GroupOptions options_of(const DeviceMesh& mesh, const MeshAxis& axis) {
   GroupOptions options{axis.name + " of " + to_string(mesh), axis.backend.name, std::nullopt};
   for (const auto& [key, value] : axis.backend.options) {
     if (key != "timeout") {
-      throw UsageError("axis " + quoted(axis.name) +
-                       " asks for an option that no backend has: " + quoted(key))
+      throw UsageError("axis " + in_quotes(axis.name) +
+                       " asks for an option that no backend has: " + in_quotes(key))
           .fact("mesh", to_string(mesh))
           .hint("the options are: timeout");
     }

@@ -53,7 +53,7 @@ std::size_t DeviceMesh::axis_index(std::string_view name) const {
   for (std::size_t axis = 0; axis < ndim(); ++axis) {
     if (axes()[axis].name == name) return axis;
   }
-  throw UsageError("the mesh has no axis " + quoted(name))
+  throw UsageError("the mesh has no axis " + in_quotes(name))
       .fact("mesh", to_string(*this))
       .hint("its axes are " + join(names_of(axes())));
 }

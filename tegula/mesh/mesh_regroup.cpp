@@ -40,7 +40,7 @@ DeviceMesh DeviceMesh::slice(const std::vector<std::string>& names) const {
   for (const std::string& name : names) {
     const std::size_t axis = axis_index(name);
     if (taken[axis]) {
-      throw UsageError("axis " + quoted(name) + " is named twice in a slice")
+      throw UsageError("axis " + in_quotes(name) + " is named twice in a slice")
           .fact("mesh", to_string(*this))
           .hint("name each axis once");
     }
@@ -80,7 +80,7 @@ DeviceMesh DeviceMesh::unflatten(std::string_view name, std::vector<MeshAxis> in
   const std::size_t place = axis_index(name);
   const Layout& layout = state_->layouts[place];
   if (check_sizes(into) != layout.size()) {
-    throw UsageError("axis " + quoted(name) + " of " + counted(layout.size(), "rank", "ranks") +
+    throw UsageError("axis " + in_quotes(name) + " of " + counted(layout.size(), "rank", "ranks") +
                      " cannot be unflattened into " + axes_text(into))
         .fact("mesh", to_string(*this))
         .hint("the sizes must multiply to " + std::to_string(layout.size()));
@@ -90,7 +90,7 @@ DeviceMesh DeviceMesh::unflatten(std::string_view name, std::vector<MeshAxis> in
     for (const Layout& part : row_major_layouts(into))
       parts.push_back(coalesce(compose(layout, part)));
   } catch (const UsageError&) {
-    throw UsageError("axis " + quoted(name) + " cannot be unflattened into " + axes_text(into) +
+    throw UsageError("axis " + in_quotes(name) + " cannot be unflattened into " + axes_text(into) +
                      ": it walks through the ranks in steps of " + to_string(layout))
         .fact("mesh", to_string(*this))
         .hint("choose sizes that the steps can be grouped into");

@@ -15,12 +15,12 @@ void check_names(const std::vector<MeshAxis>& axes) {
   std::set<std::string_view> seen;
   for (const MeshAxis& axis : axes) {
     if (!is_identifier(axis.name)) {
-      throw UsageError(quoted(axis.name) + " cannot name a mesh axis")
+      throw UsageError(in_quotes(axis.name) + " cannot name a mesh axis")
           .fact("axes", axes_text(axes))
           .hint("use letters, digits and _, not a digit first: dp, tp, stage_1");
     }
     if (!seen.insert(axis.name).second) {
-      throw UsageError("two axes of a mesh cannot both be named " + quoted(axis.name))
+      throw UsageError("two axes of a mesh cannot both be named " + in_quotes(axis.name))
           .fact("axes", axes_text(axes))
           .hint("give each axis a name of its own");
     }
@@ -33,9 +33,9 @@ void check_backends(const std::vector<MeshAxis>& axes) {
     for (const auto& [key, value] : axis.backend.options)
       fits = fits && is_identifier(key) && is_word(value);
     if (fits) continue;
-    throw UsageError("axis " + quoted(axis.name) +
+    throw UsageError("axis " + in_quotes(axis.name) +
                      " asks for a backend in words that cannot be read back")
-        .fact("backend", quoted(axis.backend.name))
+        .fact("backend", in_quotes(axis.backend.name))
         .hint(
             "a backend and its options are names; an option's value is made of letters, digits and "
             "_.:/-");
@@ -47,7 +47,7 @@ void check_device_type(const std::string& device_type) {
       !device_type.empty() && std::all_of(device_type.begin(), device_type.end(),
                                           [](char c) { return c >= 'a' && c <= 'z'; });
   if (plain) return;
-  throw UsageError(quoted(device_type) + " is no device type")
+  throw UsageError(in_quotes(device_type) + " is no device type")
       .hint(
           "use a plain word such as cpu or cuda; which device of a host a rank takes is not the "
           "mesh's business");
@@ -88,7 +88,7 @@ std::int64_t check_sizes(const std::vector<MeshAxis>& axes) {
   std::int64_t product = 1;
   for (const MeshAxis& axis : axes) {
     if (axis.size < 1) {
-      throw UsageError("axis " + quoted(axis.name) + " cannot have " +
+      throw UsageError("axis " + in_quotes(axis.name) + " cannot have " +
                        counted(axis.size, "rank", "ranks"))
           .fact("axes", axes_text(axes))
           .hint("sizes are 1 or more");

@@ -35,7 +35,7 @@ ReduceOp parse_reduce_op(std::string_view name) {
     if (name_of(op) == name) return op;
     known.emplace_back(name_of(op));
   }
-  throw UsageError("unknown reduction " + quoted(name)).hint("use one of " + join(known));
+  throw UsageError("unknown reduction " + in_quotes(name)).hint("use one of " + join(known));
 }
 
 bool commute(ReduceOp a, ReduceOp b) {

@@ -58,7 +58,7 @@ DType parse_dtype(std::string_view name) {
     if (row.name == name) return row.dtype;
     known.emplace_back(row.name);
   }
-  throw UsageError("unknown element type " + quoted(name)).hint("use one of " + join(known));
+  throw UsageError("unknown element type " + in_quotes(name)).hint("use one of " + join(known));
 }
 
 const std::vector<DType>& all_dtypes() {

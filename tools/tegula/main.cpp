@@ -20,7 +20,7 @@ std::string sentence_of(const CLI::ParseError& error, const CLI::App& app, int a
   const bool has_command = argc > 1 && argv[1][0] != '-';
   if (has_command &&
       app.get_subcommands([&](const CLI::App* one) { return one->check_name(argv[1]); }).empty()) {
-    return "there is no command " + tegula::quoted(argv[1]);
+    return "there is no command " + tegula::in_quotes(argv[1]);
   }
   std::string text = error.what();
   return text.substr(0, text.find('\n'));
