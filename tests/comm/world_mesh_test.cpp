@@ -48,7 +48,9 @@ TEST(WorldMesh, WhatTheWorldCannotServeIsRefused) {
     EXPECT_THROW(world.group(world.mesh({{"x", 2, {"shm", {{"timeout", "soon"}}}}}), "x"),
                  UsageError);
     EXPECT_THROW(world.group(world.mesh({{"x", 2, {"shm", {{"speed", "9"}}}}}), "x"), UsageError);
-    if (world.rank() == 1) EXPECT_THROW(world.group(world.mesh({{"x", 1}}), "x"), UsageError);
+    if (world.rank() == 1) {
+      EXPECT_THROW(world.group(world.mesh({{"x", 1}}), "x"), UsageError);
+    }
   });
 }
 

@@ -73,6 +73,13 @@ void check(const RunOptions& options) {
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
+void set_rendezvous(const RunOptions& options) {
+  if (options.nodes == 1) return;
+  const std::size_t colon = options.rendezvous.rfind(':');
+  set("MASTER_ADDR", options.rendezvous.substr(0, colon));
+  set("MASTER_PORT", options.rendezvous.substr(colon + 1));
+}
+
 void set_environment(const RunOptions& options, int rank, const std::string& job) {
   set("TEGULA_RANK", std::to_string(options.node_rank * options.ranks + rank));
   set("TEGULA_WORLD_SIZE", std::to_string(options.nodes * options.ranks));
@@ -81,11 +88,7 @@ void set_environment(const RunOptions& options, int rank, const std::string& job
   set("TEGULA_JOB", job);
   if (!options.backend.empty()) set("TEGULA_BACKEND", options.backend);
   if (options.timeout) set("TEGULA_TIMEOUT", std::to_string(*options.timeout));
-  if (options.nodes > 1) {
-    const std::size_t colon = options.rendezvous.rfind(':');
-    set("MASTER_ADDR", options.rendezvous.substr(0, colon));
-    set("MASTER_PORT", options.rendezvous.substr(colon + 1));
-  }
+  set_rendezvous(options);
 }
 
 // mpirun starts the ranks, tells them apart and passes the environment on.
@@ -100,7 +103,7 @@ std::vector<std::string> mpi_command(const RunOptions& options, const Switchboar
                                    switchboard->agent_command()});
   }
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  for (const char* name : {"TEGULA_BACKEND", "TEGULA_TIMEOUT"}) {
+  for (const char* name : {"TEGULA_BACKEND", "TEGULA_TIMEOUT", "MASTER_ADDR", "MASTER_PORT"}) {
     if (std::getenv(name) != nullptr) command.insert(command.end(), {"-x", name});
   }
   command.insert(command.end(), options.command.begin(), options.command.end());
@@ -124,6 +127,7 @@ std::vector<std::string> mpi_command(const RunOptions& options, const Switchboar
   if (options.backend == "mpi") {
     set("TEGULA_BACKEND", "mpi");
     if (options.timeout) set("TEGULA_TIMEOUT", std::to_string(*options.timeout));
+    set_rendezvous(options);
     command = mpi_command(options, switchboard);
   } else {
     set_environment(options, rank, job);
