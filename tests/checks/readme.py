@@ -1,4 +1,4 @@
-"""The README's program is examples/tiles.cpp, to the letter, and its map names folders that exist.
+"""The README shows the examples to the letter, and its map names folders that exist.
 
 Usage: readme.py <root of the repository>
 """
@@ -10,10 +10,11 @@ import sys
 def main(root):
     root = pathlib.Path(root)
     readme = (root / "README.md").read_text(encoding="utf-8")
-    program = (root / "examples" / "tiles.cpp").read_text(encoding="utf-8")
     problems = []
-    if program[program.index("#include"):].strip() not in readme:
-        problems.append("README.md does not show examples/tiles.cpp as it is")
+    for path in sorted((root / "examples").glob("*.cpp")):
+        program = path.read_text(encoding="utf-8")
+        if program[program.index("#include"):].strip() not in readme:
+            problems.append(f"README.md does not show {path.name} as it is")
     for folder in re.findall(r"^([\w./-]+/) ", readme, re.MULTILINE):
         if not (root / folder).is_dir():
             problems.append(f"README.md names {folder}, which does not exist")
