@@ -20,12 +20,25 @@ struct Piece {
   bool is_contiguous() const { return runs <= 1 || run == stride; }
 };
 
+// How results are written. Streaming goes around the caches: better for a result that is larger
+// than they are, since its old bytes are then not read first.
+enum class Writing { Cached, Streaming };
+Writing writing_for(std::int64_t result_bytes);
+
+// memcpy in that way. Whoever streams calls settle() before the bytes are promised to others.
+void write_bytes(void* to, const void* from, std::int64_t bytes, Writing writing);
+void settle(Writing writing);
+
 // Copies bytes [begin, end) of a piece out to flat memory, or in from it. Ranges that reach past
 // the piece are cut to it.
 void pack(const Piece& from, std::int64_t begin, std::int64_t end, std::byte* to);
-void unpack(const std::byte* from, const Piece& to, std::int64_t begin, std::int64_t end);
+void unpack(const std::byte* from, const Piece& to, std::int64_t begin, std::int64_t end,
+            Writing writing = Writing::Cached);
 // Copies bytes [begin, end) of one piece to the same bytes of another of equal size.
-void copy(const Piece& from, const Piece& to, std::int64_t begin, std::int64_t end);
-inline void copy(const Piece& from, const Piece& to) { copy(from, to, 0, from.bytes()); }
+void copy(const Piece& from, const Piece& to, std::int64_t begin, std::int64_t end,
+          Writing writing = Writing::Cached);
+inline void copy(const Piece& from, const Piece& to, Writing writing = Writing::Cached) {
+  copy(from, to, 0, from.bytes(), writing);
+}
 
 }  // namespace tegula::comm

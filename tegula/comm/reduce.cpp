@@ -81,6 +81,12 @@ struct Xor {
   }
 };
 
+// Where results go.
+struct Target {
+  void* memory;
+  Writing writing;
+};
+
 // A source may be the destination, at the same index only: iterations are independent.
 template <class T, class Op>
 void combine_two(const T* a, const T* b, T* to, std::int64_t count, Op op) {
@@ -101,10 +107,12 @@ void finish(const Partial* partial, T* to, std::int64_t count, std::int64_t divi
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(partial[i]);
 }
 
+constexpr std::int64_t kBlock = 512;  // elements
+
 template <class T, class Partial, class Op>
-void combine_block(std::span<const void* const> from, std::int64_t begin, std::int64_t count, T* to,
-                   Op op, std::int64_t divisor) {
-  alignas(64) Partial partial[512];
+void combine_block(std::span<const void* const> from, std::int64_t begin, std::int64_t count,
+                   Target to, Op op, std::int64_t divisor) {
+  alignas(64) Partial partial[kBlock];
   const T* first = static_cast<const T*>(from[0]) + begin;
   for (std::int64_t i = 0; i < count; ++i) partial[i] = static_cast<Partial>(first[i]);
   for (const void* source : from.subspan(1)) {
@@ -113,24 +121,27 @@ void combine_block(std::span<const void* const> from, std::int64_t begin, std::i
       partial[i] = op(partial[i], static_cast<Partial>(next[i]));
     }
   }
-  finish<T>(partial, to + begin, count, divisor);
+  T* place = static_cast<T*>(to.memory) + begin;
+  if (to.writing == Writing::Cached) return finish<T>(partial, place, count, divisor);
+  alignas(64) T finished[kBlock];
+  finish<T>(partial, finished, count, divisor);
+  write_bytes(place, finished, count * static_cast<std::int64_t>(sizeof(T)), to.writing);
 }
 
 // `divisor` is 1 but for avg.
 template <class T, class Partial, class Op>
-void combine_all(std::span<const void* const> from, void* to, std::int64_t count, Op op,
+void combine_all(std::span<const void* const> from, Target to, std::int64_t count, Op op,
                  std::int64_t divisor = 1) {
   if constexpr (std::is_same_v<T, Partial>) {
-    if (from.size() == 2 && divisor == 1) {
-      combine_two(static_cast<const T*>(from[0]), static_cast<const T*>(from[1]),
-                  static_cast<T*>(to), count, op);
-      return;
+    if (from.size() == 2 && divisor == 1 && to.writing == Writing::Cached) {
+      return combine_two(static_cast<const T*>(from[0]), static_cast<const T*>(from[1]),
+                         static_cast<T*>(to.memory), count, op);
     }
   }
-  for (std::int64_t begin = 0; begin < count; begin += 512) {
-    combine_block<T, Partial>(from, begin, std::min<std::int64_t>(512, count - begin),
-                              static_cast<T*>(to), op, divisor);
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    combine_block<T, Partial>(from, begin, std::min(kBlock, count - begin), to, op, divisor);
   }
+  settle(to.writing);
 }
 
 [[noreturn]] void refuse(DType dtype, ReduceOp op) {
@@ -142,7 +153,7 @@ void combine_all(std::span<const void* const> from, void* to, std::int64_t count
 }
 
 template <class T, class Partial = T>
-void reduce_as(DType dtype, ReduceOp op, std::span<const void* const> from, void* to,
+void reduce_as(DType dtype, ReduceOp op, std::span<const void* const> from, Target to,
                std::int64_t count) {
   constexpr bool kHasBits = kIsWhole<T>;
   constexpr bool kHasOrder = !kIsComplex<T>;
@@ -176,7 +187,7 @@ void reduce_as(DType dtype, ReduceOp op, std::span<const void* const> from, void
   refuse(dtype, op);
 }
 
-void reduce_bools(ReduceOp op, std::span<const void* const> from, void* to, std::int64_t count) {
+void reduce_bools(ReduceOp op, std::span<const void* const> from, Target to, std::int64_t count) {
   using U8 = std::uint8_t;
   switch (op) {
     case ReduceOp::Sum:
@@ -197,8 +208,9 @@ void reduce_bools(ReduceOp op, std::span<const void* const> from, void* to, std:
 
 }  // namespace
 
-void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* to,
-             std::int64_t count) {
+void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* memory,
+             std::int64_t count, Writing writing) {
+  const Target to{memory, writing};
   switch (dtype) {
     case DType::Bool:
       return reduce_bools(op, from, to, count);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "tegula/comm/piece.h"
 #include "tegula/placement/reduce_op.h"
 #include "tegula/spec/dtype.h"
 
@@ -17,6 +18,6 @@ void check_reducible(DType dtype, ReduceOp op);
 // to[i] = op(from[0][i], from[1][i], ...). `to` may be one of the sources. Bools count as 0 and 1,
 // and stay so: sum is "any", product is "all". NaN wins min and max. Whole numbers wrap around.
 void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* to,
-             std::int64_t count);
+             std::int64_t count, Writing writing = Writing::Cached);
 
 }  // namespace tegula::comm

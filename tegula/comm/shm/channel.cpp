@@ -15,14 +15,14 @@ struct ChannelHeader {
   Fault fault;
 };
 
-// What the others poll. Fingerprint and extent sit beside the counter to arrive with it.
+// A rank's words that others read. What they poll has a cache line of its own, so that writing the
+// rest does not disturb them.
 struct alignas(128) Line {
   std::atomic<std::uint32_t> posted;    // rounds
   std::atomic<std::uint32_t> sleepers;  // who sleep on `posted`
-  std::atomic<std::uint32_t> reading;   // others' memory
-  std::uint32_t unused;
-  std::uint64_t fingerprint[2];
+  alignas(64) std::uint64_t fingerprint[2];
   std::uint64_t extent[2];
+  std::atomic<std::uint32_t> reading;           // others' memory
   alignas(64) std::atomic<std::uint32_t> bell;  // rung for mail
   std::atomic<std::uint32_t> bell_sleepers;
 };

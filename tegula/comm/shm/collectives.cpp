@@ -17,6 +17,8 @@ namespace tegula::shm {
 
 using comm::check_reducible;
 using comm::combine;
+using comm::Writing;
+using comm::writing_for;
 
 namespace {
 
@@ -82,6 +84,18 @@ class Exhibition {
   bool closed_ = false;
 };
 
+Bytes longest_of(std::span<const Piece> pieces) {
+  Bytes longest = 0;
+  for (const Piece& piece : pieces) longest = std::max(longest, piece.bytes());
+  return longest;
+}
+
+Writing writing_of(std::span<const Piece> results) {
+  Bytes total = 0;
+  for (const Piece& piece : results) total += piece.bytes();
+  return writing_for(total);
+}
+
 // --- all-reduce -------------------------------------------------------------------------------
 
 // Everybody stages everything and reduces everything: one round per slot.
@@ -98,7 +112,7 @@ void reduce_together(Channel& channel, const Call& call, const std::byte* from, 
       sources.push_back(member == channel.index() ? from + begin : channel.slot_of(member));
     }
     combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to + begin,
-            length / size_of(call.dtype()));
+            length / size_of(call.dtype()), writing_for(bytes));
     channel.advance();
     begin += length;
   } while (begin < bytes);
@@ -131,7 +145,7 @@ void reduce_in_chunks(Channel& channel, const Call& call, const std::byte* from,
     std::memcpy(channel.my_slot(), to + start(me), static_cast<std::size_t>(length(me)));
     channel.meet();
     for_each_peer(channel, [&](int peer) {
-      std::memcpy(to + start(peer), channel.slot_of(peer), static_cast<std::size_t>(length(peer)));
+      comm::write_bytes(to + start(peer), channel.slot_of(peer), length(peer), writing_for(bytes));
     });
     channel.advance();
   }
@@ -163,13 +177,13 @@ void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std
       sources.push_back(shown.back().from + start(channel.index()));
     }
     combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to + start(channel.index()),
-            length(channel.index()) / size_of(call.dtype()));
+            length(channel.index()) / size_of(call.dtype()), writing_for(bytes));
   });
   channel.meet();
   exhibition.read([&] {
     for_each_peer(channel, [&](int peer) {
-      std::memcpy(to + start(peer), shown[static_cast<std::size_t>(peer)].to + start(peer),
-                  static_cast<std::size_t>(length(peer)));
+      comm::write_bytes(to + start(peer), shown[static_cast<std::size_t>(peer)].to + start(peer),
+                        length(peer), writing_for(bytes));
     });
   });
   exhibition.close();
@@ -213,7 +227,7 @@ void reduce_scatter_staged(Channel& channel, const Call& call, std::span<const P
                                      : channel.slot_of(rank) + part_of(rank, me, window));
       }
       combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to.base + begin,
-              (end - begin) / size_of(call.dtype()));
+              (end - begin) / size_of(call.dtype()), writing_for(to.bytes()));
     }
     channel.advance();
     begin += window;
@@ -237,7 +251,7 @@ void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Pi
         sources.push_back(flat[rank].of(pieces[channel.index()], begin, end));
       }
       combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to.base + begin,
-              (end - begin) / size_of(call.dtype()));
+              (end - begin) / size_of(call.dtype()), writing_for(to.bytes()));
     }
   });
   exhibition.close();
@@ -282,18 +296,13 @@ void stage_for_peers(Channel& channel, std::span<const Piece> from, Bytes begin,
 void take_from_peers(Channel& channel, std::span<const Piece> from, std::span<const Piece> to,
                      Bytes begin, Bytes window) {
   const auto me = static_cast<std::size_t>(channel.index());
-  copy(from[me], to[me], begin, begin + window);
+  const Writing writing = writing_of(to);
+  copy(from[me], to[me], begin, begin + window, writing);
   for_each_peer(channel, [&](int peer) {
     unpack(channel.slot_of(peer) + part_of(peer, channel.index(), window),
-           to[static_cast<std::size_t>(peer)], begin, begin + window);
+           to[static_cast<std::size_t>(peer)], begin, begin + window, writing);
   });
   channel.advance();
-}
-
-Bytes longest_of(std::span<const Piece> pieces) {
-  Bytes longest = 0;
-  for (const Piece& piece : pieces) longest = std::max(longest, piece.bytes());
-  return longest;
 }
 
 }  // namespace
@@ -320,6 +329,7 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
   const auto me = static_cast<std::size_t>(channel.index());
   if (channel.size() == 1) return copy(from, to[0]);
   const Bytes longest = longest_of(to);
+  const Writing writing = writing_of(to);
   channel.open(call, 0);
   if (channel.members_share_memory() && longest > kWorthShowing) {
     channel.show(&from);
@@ -327,7 +337,8 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
     channel.meet_and_check();
     exhibition.read([&] {
       for (std::size_t rank = 0; rank < to.size(); ++rank) {
-        copy(*static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank))), to[rank]);
+        copy(*static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank))), to[rank],
+             writing);
       }
     });
     return exhibition.close();
@@ -336,9 +347,10 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
   do {
     pack(from, begin, begin + kSlot, channel.my_slot());
     meet(channel, begin);
-    copy(from, to[me], begin, begin + kSlot);
+    copy(from, to[me], begin, begin + kSlot, writing);
     for_each_peer(channel, [&](int peer) {
-      unpack(channel.slot_of(peer), to[static_cast<std::size_t>(peer)], begin, begin + kSlot);
+      unpack(channel.slot_of(peer), to[static_cast<std::size_t>(peer)], begin, begin + kSlot,
+             writing);
     });
     channel.advance();
     begin += kSlot;
@@ -378,7 +390,7 @@ void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
     exhibition.read([&] {
       for (std::size_t rank = 0; rank < to.size(); ++rank) {
         const auto* shown = static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank)));
-        copy(shown[channel.index()], to[rank]);
+        copy(shown[channel.index()], to[rank], writing_of(to));
       }
     });
     return exhibition.close();
