@@ -2,6 +2,10 @@
 // block by block, so that the partial results stay in the first-level cache.
 #include "tegula/comm/reduce.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -94,6 +98,33 @@ void combine_two(const T* a, const T* b, T* to, std::int64_t count, Op op) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = op(a[i], b[i]);
 }
 
+#if defined(__SSE2__)
+// The same, around the caches: a cache line at a time is made in registers and written whole.
+template <class T, class Op>
+void combine_two_streaming(const T* a, const T* b, T* to, std::int64_t count, Op op) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  std::int64_t i = 0;
+  while (i < count && reinterpret_cast<std::uintptr_t>(to + i) % 64 != 0) {
+    to[i] = op(a[i], b[i]);
+    ++i;
+  }
+  for (; i + kLine <= count; i += kLine) {
+    alignas(64) T line[kLine];
+    for (std::int64_t j = 0; j < kLine; ++j) line[j] = op(a[i + j], b[i + j]);
+    for (int part = 0; part < 4; ++part) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i) + part,
+                       _mm_load_si128(reinterpret_cast<const __m128i*>(line) + part));
+    }
+  }
+  for (; i < count; ++i) to[i] = op(a[i], b[i]);
+}
+#else
+template <class T, class Op>
+void combine_two_streaming(const T* a, const T* b, T* to, std::int64_t count, Op op) {
+  combine_two(a, b, to, count, op);
+}
+#endif
+
 template <class T, class Partial>
 void finish(const Partial* partial, T* to, std::int64_t count, std::int64_t divisor) {
   if constexpr (!kIsWhole<Partial>) {
@@ -133,9 +164,13 @@ template <class T, class Partial, class Op>
 void combine_all(std::span<const void* const> from, Target to, std::int64_t count, Op op,
                  std::int64_t divisor = 1) {
   if constexpr (std::is_same_v<T, Partial>) {
-    if (from.size() == 2 && divisor == 1 && to.writing == Writing::Cached) {
-      return combine_two(static_cast<const T*>(from[0]), static_cast<const T*>(from[1]),
-                         static_cast<T*>(to.memory), count, op);
+    if (from.size() == 2 && divisor == 1) {
+      const T* first = static_cast<const T*>(from[0]);
+      const T* second = static_cast<const T*>(from[1]);
+      T* result = static_cast<T*>(to.memory);
+      if (to.writing == Writing::Cached) return combine_two(first, second, result, count, op);
+      combine_two_streaming(first, second, result, count, op);
+      return settle(to.writing);
     }
   }
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {

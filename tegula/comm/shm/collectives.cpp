@@ -28,7 +28,8 @@ using Sources = c10::SmallVector<const void*, 8>;
 constexpr Bytes kSlot = static_cast<Bytes>(Channel::kSlotBytes);
 // Below this a round through the slots is cheaper than two meetings.
 constexpr Bytes kWorthShowing = 16 << 10;
-// Up to this size every rank reduces the whole tensor by itself.
+// Up to this size every rank of more than two reduces the whole tensor by itself; two ranks do so
+// with whatever fits in a slot.
 constexpr Bytes kReducedTogether = 32 << 10;
 constexpr Bytes kLine = 64;
 
@@ -138,15 +139,16 @@ void reduce_in_chunks(Channel& channel, const Call& call, const std::byte* from,
       sources.push_back(rank == me ? from + start(me)
                                    : channel.slot_of(rank) + part_of(rank, me, chunk));
     }
-    combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to + start(me),
-            length(me) / size_of(call.dtype()));
-    channel.advance();
+    channel.advance();  // the sources stay as they are until the next meeting
 
-    std::memcpy(channel.my_slot(), to + start(me), static_cast<std::size_t>(length(me)));
+    combine(call.dtype(), call.op(), {sources.data(), sources.size()}, channel.my_slot(),
+            length(me) / size_of(call.dtype()));
+    comm::write_bytes(to + start(me), channel.my_slot(), length(me), writing_for(bytes));
     channel.meet();
     for_each_peer(channel, [&](int peer) {
       comm::write_bytes(to + start(peer), channel.slot_of(peer), length(peer), writing_for(bytes));
     });
+    comm::settle(writing_for(bytes));
     channel.advance();
   }
 }
@@ -185,6 +187,7 @@ void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std
       comm::write_bytes(to + start(peer), shown[static_cast<std::size_t>(peer)].to + start(peer),
                         length(peer), writing_for(bytes));
     });
+    comm::settle(writing_for(bytes));
   });
   exhibition.close();
 }
@@ -318,7 +321,7 @@ void all_reduce(Channel& channel, const Call& call, const std::byte* from, std::
   check_reducible(call.dtype(), call.op());
   if (channel.members_share_memory() && bytes > kWorthShowing) {
     reduce_shown(channel, call, from, to, bytes);
-  } else if (channel.size() == 2 || bytes <= kReducedTogether) {
+  } else if (bytes <= (channel.size() == 2 ? kSlot : kReducedTogether)) {
     reduce_together(channel, call, from, to, bytes);
   } else {
     reduce_in_chunks(channel, call, from, to, bytes);
