@@ -24,6 +24,7 @@ struct EngineOptions {
   std::chrono::milliseconds timeout{300'000};
 };
 
+// gloo: SIGPIPE is ignored from then on, if the program has not set a handler of its own.
 // All members call the same one. CommError if they do not find each other.
 std::unique_ptr<Engine> make_gloo_engine(const EngineOptions& options);
 std::unique_ptr<Engine> make_mpi_engine(const EngineOptions& options);

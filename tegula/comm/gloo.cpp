@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
@@ -47,9 +48,19 @@ std::shared_ptr<gloo::transport::Device> new_device(const EngineOptions& options
   return Gloo::createDeviceForHostname(address_towards(options.rendezvous_host));
 }
 
+// gloo writes to sockets in a way that kills the process when the peer is gone. Unless the program
+// has its own idea of that signal, it is ignored, so that the write fails and becomes our error.
+void survive_lost_peers() {
+  struct sigaction present{};
+  if (sigaction(SIGPIPE, nullptr, &present) == 0 && present.sa_handler == SIG_DFL) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> make_gloo_engine(const EngineOptions& options) {
+  survive_lost_peers();
   try {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
     settings->devices.push_back(new_device(options));
