@@ -8,7 +8,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,7 +26,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
-#include "tools/tegula/run.h"
+#include "tools/tegula/random_name.h"
 
 namespace tegula::cli {
 namespace {
@@ -143,14 +142,6 @@ Socket listen_at(const std::string& rendezvous, std::string& own_address) {
   return listener;
 }
 
-std::string random_name() {
-  std::uint64_t bits[2] = {};
-  if (getrandom(bits, sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits))) {
-    throw UsageError("no random numbers: " + std::string(std::strerror(errno))).hint("try again");
-  }
-  return "tegula-mpi-" + std::to_string(bits[0]) + std::to_string(bits[1]);
-}
-
 // An abstract address: no file, gone with the socket.
 sockaddr_un local_address(const std::string& name, socklen_t& size) {
   sockaddr_un address{};
@@ -181,7 +172,7 @@ struct Switchboard::State {
 
   std::vector<std::string> hosts;
   std::map<std::string, Node> nodes;  // by address
-  std::string name = random_name();
+  std::string name = "tegula-mpi-" + random_name();
   Socket agents;
   std::atomic<bool> ends = false;
   std::thread thread;

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tools/tegula/mpi_nodes.h"
+#include "tools/tegula/random_name.h"
 #include "tools/tegula/rank_output.h"
 
 namespace tegula::cli {
@@ -40,20 +40,6 @@ struct Rank {
   bool is_running = true;
   int code = 0;
 };
-
-std::string random_name() {
-  std::array<unsigned char, 16> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw UsageError(std::string("no random numbers: ") + std::strerror(errno));
-  }
-  std::string name;
-  for (unsigned char byte : bytes) {
-    constexpr const char* kDigits = "0123456789abcdef";
-    name += kDigits[byte >> 4];
-    name += kDigits[byte & 15];
-  }
-  return name;
-}
 
 void check(const RunOptions& options) {
   if (options.command.empty())
