@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <typeindex>
 #include <vector>
 
 #include "tegula/comm/group.h"
@@ -68,6 +69,10 @@ class World {
   // A mesh over ranks of this world: all of them in order, or the listed ones. UsageError if the
   // sizes need more ranks than there are, or a listed rank does not exist.
   DeviceMesh mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ranks = {}) const;
+  // The same mesh as one of this world's (an interned spec's belongs to none). UsageError as above.
+  DeviceMesh mesh(const DeviceMesh& mesh) const;
+  // The world that made the mesh. UsageError if none did.
+  static World of(const DeviceMesh& mesh);
   // My group along an axis of a mesh, made at the first call as above, over the backend and with
   // the option "timeout" (seconds) that the axis asks for. UsageError if this rank is not in the
   // mesh.
@@ -76,9 +81,19 @@ class World {
   // Breaks all groups of this world on this host: calls of all ranks throw `reason`.
   void abort(const std::string& reason) const;
 
+  // What another part of the library keeps with this rank, one of each type: made by T() at the
+  // first call, gone with the world.
+  template <class T>
+  T& part() const {
+    return *static_cast<T*>(part(typeid(T), [] { return std::make_shared<T>(); }));
+  }
+  bool operator==(const World& other) const { return state_ == other.state_; }
+
   explicit World(std::shared_ptr<comm::WorldState> state) : state_(std::move(state)) {}
 
  private:
+  void* part(std::type_index type, const std::function<std::shared_ptr<void>()>& make) const;
+
   std::shared_ptr<comm::WorldState> state_;
 };
 

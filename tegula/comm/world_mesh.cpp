@@ -49,9 +49,21 @@ GroupOptions options_of(const DeviceMesh& mesh, const MeshAxis& axis) {
 }  // namespace
 
 DeviceMesh World::mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ranks) const {
-  DeviceMesh mesh(std::move(axes), std::move(ranks));
+  return mesh(DeviceMesh(std::move(axes), std::move(ranks)));
+}
+
+DeviceMesh World::mesh(const DeviceMesh& mesh) const {
   check_fits(mesh, *this);
-  return mesh;
+  return mesh.with_owner(state_);
+}
+
+World World::of(const DeviceMesh& mesh) {
+  if (!mesh.owner()) {
+    throw UsageError("the mesh belongs to no world, so nobody knows which rank is asking")
+        .fact("mesh", to_string(mesh))
+        .hint("make it with world.mesh(...)");
+  }
+  return World(std::static_pointer_cast<comm::WorldState>(mesh.owner()));
 }
 
 Group World::group(const DeviceMesh& mesh, std::string_view axis) const {

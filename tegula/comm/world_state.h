@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <typeindex>
 #include <vector>
 
 #include "tegula/comm/group_state.h"
@@ -33,8 +34,10 @@ struct WorldState {
 
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<GroupState>> groups;
+  std::map<std::type_index, std::shared_ptr<void>> parts;
 
   ~WorldState() {
+    parts.clear();
     groups.clear();
     if (board) board->leave(local_rank);
   }

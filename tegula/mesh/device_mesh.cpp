@@ -4,6 +4,8 @@
 // through the list like the digits of a number, so that rank -> coordinate reads off digits.
 #include "tegula/mesh/device_mesh.h"
 
+#include <algorithm>
+
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/mesh/mesh_state.h"
@@ -30,10 +32,22 @@ DeviceMesh::DeviceMesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ran
   state_ = std::make_shared<const State>(root, root->axes, row_major_layouts(root->axes));
 }
 
-DeviceMesh DeviceMesh::over(std::shared_ptr<const Root> root, std::vector<MeshAxis> axes,
-                            std::vector<Layout> layouts) {
-  return DeviceMesh(
-      std::make_shared<const State>(std::move(root), std::move(axes), std::move(layouts)));
+DeviceMesh DeviceMesh::over_root(std::vector<MeshAxis> axes, std::vector<Layout> layouts) const {
+  return {std::make_shared<const State>(state_->root, std::move(axes), std::move(layouts)), owner_};
+}
+
+DeviceMesh DeviceMesh::with_owner(std::shared_ptr<void> owner) const {
+  return {state_, std::move(owner)};
+}
+
+bool DeviceMesh::covers(const DeviceMesh& part) const {
+  if (*this == part) return true;
+  if (!(*state_->root == *part.state_->root)) return false;
+  const std::vector<std::int64_t> ranks = part.ranks();
+  // fibers of one mesh are translations of each other, so looking at one is enough
+  const std::optional<std::int64_t> mine = fiber_of(ranks.front());
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](std::int64_t rank) { return fiber_of(rank) == mine; });
 }
 
 std::size_t DeviceMesh::ndim() const { return state_->axes.size(); }
@@ -138,7 +152,7 @@ std::vector<std::vector<std::int64_t>> DeviceMesh::groups(std::size_t axis) cons
 }
 
 DeviceMesh DeviceMesh::root() const {
-  return over(state_->root, state_->root->axes, row_major_layouts(state_->root->axes));
+  return over_root(state_->root->axes, row_major_layouts(state_->root->axes));
 }
 
 bool DeviceMesh::is_root() const { return axes() == state_->root->axes && *this == root(); }

@@ -11,8 +11,9 @@
 // are its fibers. Every rank of the root lies in exactly one fiber, and a program that runs on all
 // ranks uses the one it is in: coordinate_of(rank) is its place there.
 //
-// A mesh knows nothing of which rank is asking and makes no connections; an axis only carries the
-// wish for a backend and its options. Immutable, cheap to copy, any thread may use it. Creating one
+// A mesh makes no connections; an axis only carries the wish for a backend and its options. A mesh
+// that a world made carries an opaque owner along, as do the meshes made from it: that is how
+// functions on distributed tensors know which rank is asking. It is no part of the value. Immutable, cheap to copy, any thread may use it. Creating one
 // costs O(ranks) if the ranks are listed and O(axes) if they are 0 ... n-1; slicing costs O(axes).
 #pragma once
 
@@ -108,6 +109,14 @@ class DeviceMesh {
   DeviceMesh root() const;
   bool is_root() const;
 
+  // Whether the ranks of each of the part's fibers lie in one fiber of mine: a tensor on the part
+  // then counts as replicated over the rest of me. False for another root.
+  bool covers(const DeviceMesh& part) const;
+
+  // Null unless given.
+  const std::shared_ptr<void>& owner() const { return owner_; }
+  DeviceMesh with_owner(std::shared_ptr<void> owner) const;
+
   // Equal: same root (axes, ranks, device type, wishes for backends) and same axes over it.
   bool operator==(const DeviceMesh& other) const;
   std::size_t hash() const;
@@ -115,15 +124,17 @@ class DeviceMesh {
  private:
   struct Root;
   struct State;
-  explicit DeviceMesh(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-  static DeviceMesh over(std::shared_ptr<const Root> root, std::vector<MeshAxis> axes,
-                         std::vector<Layout> layouts);
+  DeviceMesh(std::shared_ptr<const State> state, std::shared_ptr<void> owner)
+      : state_(std::move(state)), owner_(std::move(owner)) {}
+  // Other axes over my root, with my owner.
+  DeviceMesh over_root(std::vector<MeshAxis> axes, std::vector<Layout> layouts) const;
   std::int64_t offset_of(const Coordinate& coordinate, std::int64_t fiber) const;
 
   friend std::string to_string(const DeviceMesh& mesh);
   friend DeviceMesh parse_mesh(Scanner& scan);
 
   std::shared_ptr<const State> state_;
+  std::shared_ptr<void> owner_;
 };
 
 // "(dp=2, tp=4)"; further parts only where they are needed:

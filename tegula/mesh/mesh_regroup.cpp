@@ -48,7 +48,7 @@ DeviceMesh DeviceMesh::slice(const std::vector<std::string>& names) const {
     chosen.push_back(axes()[axis]);
     layouts.push_back(state_->layouts[axis]);
   }
-  return over(state_->root, std::move(chosen), std::move(layouts));
+  return over_root(std::move(chosen), std::move(layouts));
 }
 
 DeviceMesh DeviceMesh::flatten(const std::string& name) const {
@@ -73,7 +73,7 @@ DeviceMesh DeviceMesh::flatten(const std::vector<std::string>& names,
       layouts_after.push_back(state_->layouts[old]);
     }
   }
-  return over(state_->root, std::move(axes_after), std::move(layouts_after));
+  return over_root(std::move(axes_after), std::move(layouts_after));
 }
 
 DeviceMesh DeviceMesh::unflatten(std::string_view name, std::vector<MeshAxis> into) const {
@@ -102,7 +102,7 @@ DeviceMesh DeviceMesh::unflatten(std::string_view name, std::vector<MeshAxis> in
   layouts_after.erase(layouts_after.begin() + offset);
   axes_after.insert(axes_after.begin() + offset, into.begin(), into.end());
   layouts_after.insert(layouts_after.begin() + offset, parts.begin(), parts.end());
-  return over(state_->root, std::move(axes_after), std::move(layouts_after));
+  return over_root(std::move(axes_after), std::move(layouts_after));
 }
 
 DeviceMesh DeviceMesh::concatenate(const std::vector<DeviceMesh>& meshes) {
@@ -129,7 +129,7 @@ DeviceMesh DeviceMesh::concatenate(const std::vector<DeviceMesh>& meshes) {
         .fact("meshes", join(texts))
         .hint("use each axis of the root once");
   }
-  return over(root, std::move(axes), std::move(layouts));
+  return meshes.front().over_root(std::move(axes), std::move(layouts));
 }
 
 }  // namespace tegula

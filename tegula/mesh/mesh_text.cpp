@@ -187,7 +187,7 @@ DeviceMesh parse_mesh(Scanner& scan) {
     axes.push_back(root.axes()[index]);
     layouts.push_back(root.state_->layouts[index]);
   }
-  return DeviceMesh::over(root.state_->root, std::move(axes), std::move(layouts));
+  return root.over_root(std::move(axes), std::move(layouts));
 }
 
 DeviceMesh parse_mesh(std::string_view text) {

@@ -93,7 +93,7 @@ std::vector<DimCut> cut_dims(const DeviceMesh& mesh, const Placements& placement
 struct DTensorSpec::Data {
   Data(const DeviceMesh& the_mesh, Placements the_placements, ShardOrder the_order,
        const TensorMeta& the_meta)
-      : mesh(the_mesh),
+      : mesh(the_mesh.with_owner(nullptr)),
         placements(std::move(the_placements)),
         order(std::move(the_order)),
         meta(the_meta),

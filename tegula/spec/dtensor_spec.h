@@ -41,6 +41,7 @@ class DTensorSpec {
   DTensorSpec& operator=(DTensorSpec other) noexcept;
   ~DTensorSpec();
 
+  // Without its owner: specs are shared by all ranks of a process.
   const DeviceMesh& mesh() const;
   const Placements& placements() const;
   const ShardOrder& shard_order() const;
