@@ -32,8 +32,8 @@ constexpr bool kIsContinuous =
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-inline void check_parameters(bool fine, const Distribution& distribution, const char* wanted) {
-  if (fine) return;
+inline void require(bool holds, const Distribution& distribution, const char* wanted) {
+  if (holds) return;
   throw UsageError("the parameters of a distribution make no sense")
       .fact("values", to_string(distribution))
       .hint(wanted);
@@ -68,8 +68,8 @@ auto sampler_for(const Uniform& uniform) {
   using C = Compute<T>;
   const auto greatest = static_cast<double>(std::numeric_limits<T>::max());
   const auto [from, to] = uniform;
-  check_parameters(-greatest <= from && from <= to && to <= greatest && to - from <= greatest,
-                   uniform, "from <= to, and both and to - from within the element type's range");
+  require(-greatest <= from && from <= to && to <= greatest && to - from <= greatest, uniform,
+          "from <= to, and both and to - from within the element type's range");
   C last = round_down<T>(to);
   if (last == to) last = next_below(static_cast<T>(last));
   C first = round_up<T>(from);
@@ -83,7 +83,7 @@ auto sampler_for(const Uniform& uniform) {
 template <class T>
 auto sampler_for(const Normal& normal) {
   using C = Compute<T>;
-  check_parameters(normal.std >= 0, normal, "std is at least 0");
+  require(normal.std >= 0, normal, "std is at least 0");
   return [mean = static_cast<C>(normal.mean),
           std = static_cast<C>(normal.std)](const RandomBits& bits) {
     return static_cast<T>(standard_normal<C>(bits) * std + mean);
@@ -92,7 +92,7 @@ auto sampler_for(const Normal& normal) {
 
 template <class T>
 auto sampler_for(const LogNormal& normal) {
-  check_parameters(normal.std > 0, normal, "std is above 0");
+  require(normal.std > 0, normal, "std is above 0");
   return [normal](const RandomBits& bits) {
     return from_double<T>(std::exp(standard_normal<double>(bits) * normal.std + normal.mean));
   };
@@ -100,7 +100,7 @@ auto sampler_for(const LogNormal& normal) {
 
 template <class T>
 auto sampler_for(const Exponential& exponential) {
-  check_parameters(exponential.lambda > 0, exponential, "lambda is above 0");
+  require(exponential.lambda > 0, exponential, "lambda is above 0");
   const auto least = static_cast<double>(std::numeric_limits<T>::denorm_min());
   const auto greatest = static_cast<double>(std::numeric_limits<T>::max());
   return [scale = -1 / exponential.lambda, least, greatest](const RandomBits& bits) {
@@ -110,7 +110,7 @@ auto sampler_for(const Exponential& exponential) {
 
 template <class T>
 auto sampler_for(const Cauchy& cauchy) {
-  check_parameters(cauchy.sigma > 0, cauchy, "sigma is above 0");
+  require(cauchy.sigma > 0, cauchy, "sigma is above 0");
   return [cauchy](const RandomBits& bits) {
     const double angle = std::numbers::pi * (open_unit(bits.first) - 0.5);
     return from_double<T>(cauchy.median + cauchy.sigma * std::tan(angle));
@@ -119,7 +119,7 @@ auto sampler_for(const Cauchy& cauchy) {
 
 template <class T>
 auto sampler_for(const Geometric& geometric) {
-  check_parameters(0 < geometric.p && geometric.p < 1, geometric, "p is above 0 and below 1");
+  require(0 < geometric.p && geometric.p < 1, geometric, "p is above 0 and below 1");
   return [scale = 1 / std::log1p(-geometric.p)](const RandomBits& bits) {
     const double tosses = std::ceil(std::log(open_unit(bits.first)) * scale);
     if (tosses >= static_cast<double>(std::numeric_limits<T>::max())) {
@@ -131,7 +131,7 @@ auto sampler_for(const Geometric& geometric) {
 
 template <class T>
 auto sampler_for(const Bernoulli& bernoulli) {
-  check_parameters(0 <= bernoulli.p && bernoulli.p <= 1, bernoulli, "p is in [0, 1]");
+  require(0 <= bernoulli.p && bernoulli.p <= 1, bernoulli, "p is in [0, 1]");
   return [p = bernoulli.p](const RandomBits& bits) {
     return static_cast<T>(unit<double>(bits.first) < p ? 1 : 0);
   };
@@ -169,13 +169,12 @@ std::int64_t last_integer(std::int64_t low) {
 template <class T>
 auto sampler_for(const Integers& integers) {
   const std::int64_t low = integers.low;
-  check_parameters(!integers.high || low < *integers.high, integers, "low is below high");
+  require(!integers.high || low < *integers.high, integers, "low is below high");
   const std::int64_t last = integers.high ? *integers.high - 1 : last_integer<T>(low);
   // An x87 or quad long double holds every number of 64 bits.
-  check_parameters(static_cast<long double>(std::numeric_limits<T>::lowest()) <= low &&
-                       last <= static_cast<long double>(std::numeric_limits<T>::max()) &&
-                       low <= last,
-                   integers, "low and high - 1 are values of the element type");
+  require(static_cast<long double>(std::numeric_limits<T>::lowest()) <= low &&
+              last <= static_cast<long double>(std::numeric_limits<T>::max()) && low <= last,
+          integers, "low and high - 1 are values of the element type");
   const std::uint64_t count =
       static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(low) + 1;
   const auto draw = [count, low](const RandomBits& bits) {
@@ -186,8 +185,8 @@ auto sampler_for(const Integers& integers) {
   } else {
     const auto first_value = static_cast<double>(round_up<T>(low));
     const auto last_value = static_cast<double>(round_down<T>(last));
-    check_parameters(first_value <= last_value, integers,
-                     "the element type has a value between low and high");
+    require(first_value <= last_value, integers,
+            "the element type has a value between low and high");
     return [draw, first_value, last_value](const RandomBits& bits) {
       return from_double<T>(std::clamp(static_cast<double>(draw(bits)), first_value, last_value));
     };

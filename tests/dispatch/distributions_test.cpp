@@ -57,8 +57,7 @@ void expect_distribution(const Distribution& distribution,
 
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
-// Mean and variance; `kurtosis` is the fourth moment over the variance squared, `rounding` the
-// relative error of the element type.
+// In every floating type; `kurtosis` is the fourth moment over the variance squared.
 void expect_moments(const Distribution& distribution, double mean, double variance,
                     double kurtosis) {
   for (at::ScalarType type : kFloats) {
@@ -174,14 +173,10 @@ TEST(Distributions, IntegersOfFloatsStayInTheirRange) {
 }
 
 TEST(Distributions, UniformStaysInItsRangeInEveryType) {
-  const std::vector<Uniform> ranges = {{0, 1},     {-1, 1},      {0.1, 0.7},       {-3, -2.999},
-                                       {100, 101}, {1e-7, 2e-7}, {-65504, -65503}, {1, 1.0078125}};
-  for (const Uniform& range : ranges) {
+  for (const Uniform& range : std::vector<Uniform>{
+           {0, 1}, {-1, 1}, {0.1, 0.7}, {-3, -2}, {100, 101}, {1e-7, 2e-7}, {1, 1.0078125}}) {
     for (at::ScalarType type : kFloats) {
       const at::Tensor values = sample(range, type).to(at::kDouble);
-      const bool has_values = type == at::kDouble || range.from != -65504;
-      if (!has_values) continue;  // checked below
-      if (type != at::kDouble && range.from == -3) continue;
       EXPECT_GE(values.min().item<double>(), range.from) << type << to_string(range);
       EXPECT_LT(values.max().item<double>(), range.to) << type << to_string(range);
     }

@@ -4,8 +4,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <limits>
+#include <numeric>
 #include <set>
 
 #include "tegula/bridge/tiles.h"
@@ -188,11 +192,15 @@ TEST(RandomFill, AnEmptyTileStaysAsItIsEvenOutsideOfTheMesh) {
   EXPECT_THROW(fill_random(at::empty({0}), spec, {}, Normal{0, -1}, kDraw), UsageError);
 }
 
-TEST(RandomFill, ALargeTensorIsTheSameForAnyNumberOfThreads) {
+TEST(RandomFill, ALargeTensorIsTheSameForAnyNumberOfThreadsAndRanks) {
   const at::Tensor many = filled({100'000}, at::kFloat, Uniform{});
+  const int threads = at::get_num_threads();
+  at::set_num_threads(3);
+  EXPECT_TRUE(same_bits(filled({100'000}, at::kFloat, Uniform{}), many));
+  at::set_num_threads(threads);
   const DTensorSpec spec = parse_spec("f32[100000] on (a=50) as [S(0)]");
   for (std::int64_t rank = 0; rank < 50; ++rank) {
-    at::Tensor tile = at::empty({2000});  // too small to be shared among threads
+    at::Tensor tile = at::empty({2000});
     fill_random(tile, spec, {rank}, Uniform{}, kDraw);
     EXPECT_TRUE(same_bits(tile, many.narrow(0, rank * 2000, 2000)));
   }
