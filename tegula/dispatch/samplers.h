@@ -153,16 +153,15 @@ inline std::uint64_t whole_below(std::uint64_t count, const RandomBits& bits) {
 
 // The greatest number that Integers without `high` draws.
 template <class T>
-std::int64_t last_integer(std::int64_t low) {
+std::int64_t last_integer([[maybe_unused]] std::int64_t low) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  if constexpr (std::is_same_v<T, std::uint64_t>) {
-    return kMost;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<std::int64_t>(std::numeric_limits<T>::max());
-  } else if (low == std::numeric_limits<std::int64_t>::min()) {
-    return kMost;  // as libtorch has it
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<std::int64_t>(
+        std::min<std::uint64_t>(std::numeric_limits<T>::max(), std::uint64_t{kMost}));
   } else {
-    return std::int64_t{1} << std::numeric_limits<T>::digits;
+    // all of 64 bits if it begins there, as libtorch has it
+    const bool is_full = low == std::numeric_limits<std::int64_t>::min();
+    return is_full ? kMost : std::int64_t{1} << std::numeric_limits<T>::digits;
   }
 }
 

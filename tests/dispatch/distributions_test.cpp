@@ -138,16 +138,16 @@ TEST(Distributions, IntegersHitEveryValueEquallyOften) {
 }
 
 TEST(Distributions, IntegersOfLargeRangesAreNotBiased) {
-  // 3/4 of all 64-bit numbers: a remainder or a 64-bit product would prefer a third of them.
+  // 3/4 of all 64-bit numbers. The remainder of 64 random bits would prefer the lowest third, the
+  // upper half of their product with the count would prefer every third number.
   const std::int64_t low = std::numeric_limits<std::int64_t>::min();
-  const std::int64_t high = std::int64_t{1} << 62;
-  expect_distribution(Integers{low, high}, [&](double x) { return x / 0x1.8p63 + 2.0 / 3; });
-  const at::Tensor values = sample(Integers{low, high}, at::kLong);
-  const at::Tensor thirds =
-      (values.bitwise_right_shift(at::full({}, 3, at::kLong)) % 3).abs().to(at::kDouble);
-  // Remainders of a multiple's parts: 0 a third of the time.
-  EXPECT_NEAR((thirds == 0).to(at::kDouble).mean().item<double>(), 1.0 / 3,
-              5 * std::sqrt(2.0 / 9 / kCount));
+  const Integers integers{low, std::int64_t{1} << 62};
+  expect_distribution(integers, [](double x) { return x / 0x1.8p63 + 2.0 / 3; });
+  const at::Tensor remainders = at::remainder(sample(integers, at::kLong), 3);
+  for (int remainder = 0; remainder < 3; ++remainder) {
+    EXPECT_NEAR((remainders == remainder).to(at::kDouble).mean().item<double>(), 1.0 / 3,
+                5 * std::sqrt(2.0 / 9 / kCount));
+  }
 }
 
 TEST(Distributions, IntegersWithoutAnEndGoAsFarAsLibtorchs) {
