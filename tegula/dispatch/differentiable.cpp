@@ -68,8 +68,9 @@ PayloadPtr moved_payload(const Payload& payload, const DTensorSpec& to, When whe
                                         world, Payload::Layout::Regular);
   }
   if (when == When::Later) {
+    // a copy, so that a write to the tensor before the move is done cannot race with it
     return c10::make_intrusive<Payload>(
-        redistribute_tile_later(world, origin.tile, origin.spec, to, wire), to, world);
+        redistribute_tile_later(world, origin.tile.clone(), origin.spec, to, wire), to, world);
   }
   return c10::make_intrusive<Payload>(redistribute_tile(world, origin.tile, origin.spec, to, wire),
                                       to, world, Payload::Layout::Regular);
