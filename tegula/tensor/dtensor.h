@@ -81,7 +81,7 @@ struct RedistributeOptions {
   // Sent in this dtype and converted back.
   std::optional<at::ScalarType> wire;
 };
-inline const RedistributeOptions Async{.later = true};
+inline const RedistributeOptions Async{{}, true, std::nullopt};
 
 // The same tensor placed otherwise, on its own mesh or on another one of the same world (then all
 // ranks of either call it). Differentiable: the gradient comes back placed as `tensor` is, with

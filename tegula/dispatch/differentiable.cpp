@@ -1,0 +1,157 @@
+// The idea: each move is the identity on the whole tensor, so its gradient is a move back. One
+// autograd function serves all of them: what goes forward and what goes backward are closures.
+#include "tegula/dispatch/differentiable.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/kernel.h"
+#include "tegula/dispatch/leaf_gradient.h"
+#include "tegula/dispatch/local_call.h"
+#include "tegula/dispatch/tile_layout.h"
+#include "tegula/dispatch/transfer.h"
+
+namespace tegula {
+namespace {
+
+using Move = std::function<at::Tensor(const at::Tensor&)>;
+
+struct Kept : torch::CustomClassHolder {
+  explicit Kept(Move move) : backward(std::move(move)) {}
+  Move backward;
+};
+
+struct Moved : torch::autograd::Function<Moved> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const Move& move, const Move& back) {
+    context->saved_data["back"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(back));
+    return move(input);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list grads) {
+    const auto kept = context->saved_data["back"].toCapsule();
+    const at::Tensor& grad = grads.front();
+    return {grad.defined() ? static_cast<Kept*>(kept.get())->backward(grad) : grad, at::Tensor(),
+            at::Tensor()};
+  }
+};
+
+DTensorSpec replicated_spec(const DeviceMesh& mesh, const TensorMeta& meta) {
+  return {mesh, Placements(mesh.ndim(), Replicate()), meta};
+}
+
+at::Tensor as_dtensor(const at::Tensor& grad, const DeviceMesh& mesh, const World& world) {
+  if (payload_of(grad)) return grad;
+  const DTensorSpec spec = replicated_spec(mesh, meta_of(grad));
+  return wrap_tile(grad, spec, spec, world);
+}
+
+// Where a tensor's data is, for moving it.
+struct Origin {
+  explicit Origin(const Payload& payload)
+      : spec(payload.link() ? replicated_spec(payload.spec().mesh(), payload.spec().meta())
+                            : payload.spec()),
+        tile(payload.coordinate() ? payload.tile() : no_tile(payload.spec())) {}
+  DTensorSpec spec;
+  at::Tensor tile;
+};
+
+PayloadPtr moved_payload(const Payload& payload, const DTensorSpec& to, When when,
+                         const std::optional<at::ScalarType>& wire) {
+  const BelowAutograd below;
+  const Origin origin(payload);
+  const World& world = payload.world();
+  if (!(origin.spec.mesh() == to.mesh())) {
+    return c10::make_intrusive<Payload>(transfer(world, origin.tile, origin.spec, to, wire), to,
+                                        world, Payload::Layout::Regular);
+  }
+  if (when == When::Later) {
+    return c10::make_intrusive<Payload>(
+        redistribute_tile_later(world, origin.tile, origin.spec, to, wire), to, world);
+  }
+  return c10::make_intrusive<Payload>(redistribute_tile(world, origin.tile, origin.spec, to, wire),
+                                      to, world, Payload::Layout::Regular);
+}
+
+}  // namespace
+
+DTensorSpec gradient_spec(const DTensorSpec& spec) {
+  Placements placements = spec.placements();
+  for (Placement& placement : placements) {
+    if (owed_reduction(placement)) placement = Replicate();
+  }
+  return {spec.mesh(), placements, spec.shard_order(), spec.meta()};
+}
+
+at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& to, When when,
+                   const std::optional<at::ScalarType>& wire) {
+  claim_operators();
+  watch_leaf(tensor);
+  const PayloadPtr payload = payload_of(tensor);
+  return Moved::apply(
+      tensor,
+      Move([payload, to, when, wire](const at::Tensor&) {
+        // the same placements, and nothing to do: a tensor that shares the tile
+        return outer_tensor(!payload->link() && payload->spec() == to
+                                ? payload
+                                : moved_payload(*payload, to, when, wire));
+      }),
+      Move([payload, to, wire](const at::Tensor& grad) {
+        const at::Tensor placed = as_dtensor(grad, to.mesh(), payload->world());
+        return move_to(placed, gradient_spec(payload->spec()).with_meta(meta_of(placed)), When::Now,
+                       wire);
+      }));
+}
+
+at::Tensor wrap_tile(const at::Tensor& tile, const DTensorSpec& spec, const DTensorSpec& grad_spec,
+                     const World& world) {
+  claim_operators();
+  return Moved::apply(
+      tile,
+      Move([spec, world](const at::Tensor& local) {
+        const BelowAutograd below;
+        const auto at = spec.mesh().coordinate_of(world.rank());
+        return at ? outer_tensor(in_tile_layout(local.detach(), spec, *at), spec, world)
+                  : outer_tensor(no_tile(spec), spec, world);
+      }),
+      Move([grad_spec, world](const at::Tensor& grad) {
+        const at::Tensor placed = as_dtensor(grad, grad_spec.mesh(), world);
+        const DTensorSpec to = grad_spec.with_meta(meta_of(placed));
+        return unwrap_tile(move_to(placed, to, When::Now, std::nullopt), to);
+      }));
+}
+
+at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec) {
+  watch_leaf(tensor);
+  const PayloadPtr payload = payload_of(tensor);
+  at::Tensor tile = Moved::apply(
+      tensor,
+      Move([payload](const at::Tensor&) {
+        const BelowAutograd below;
+        return payload->tile().detach();
+      }),
+      Move([grad_spec, payload](const at::Tensor& grad) {
+        const DTensorSpec spec = grad_spec.with_meta(
+            TensorMeta(grad_spec.shape(), grad_spec.meta().stride(), dtype_of(grad.scalar_type())));
+        return wrap_tile(grad, spec, spec, payload->world());
+      }));
+  if (!tensor.is_inference() && !tile.is_inference() && !payload->link()) {
+    // a write to the tile is a write to the tensor, and autograd should know
+    tile.unsafeGetTensorImpl()->set_version_counter(
+        tensor.unsafeGetTensorImpl()->version_counter());
+  }
+  return tile;
+}
+
+at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload) {
+  const at::Tensor placed = as_dtensor(grad, payload.spec().mesh(), payload.world());
+  const PayloadPtr held = payload_of(placed);
+  const DTensorSpec wanted = gradient_spec(payload.spec()).with_meta(meta_of(placed));
+  return held->spec() == wanted && !held->link()
+             ? placed
+             : move_to(placed, wanted, When::Now, std::nullopt);
+}
+
+}  // namespace tegula

@@ -1,0 +1,153 @@
+// The idea: what kind of op is it? Views and metadata changes concern geometry only; some ops work on
+// tiles as they are; the rest takes the universal path.
+#include "tegula/dispatch/kernel.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/InferenceMode.h>
+
+#include <mutex>
+#include <set>
+
+#include "tegula/base/error.h"
+#include "tegula/dispatch/call.h"
+#include "tegula/dispatch/guards.h"
+#include "tegula/dispatch/in_tiles.h"
+#include "tegula/dispatch/leaf_gradient.h"
+#include "tegula/dispatch/local_call.h"
+#include "tegula/dispatch/paranoia.h"
+#include "tegula/dispatch/random.h"
+#include "tegula/dispatch/universal.h"
+#include "tegula/dispatch/views.h"
+
+namespace tegula {
+namespace {
+
+using Values = std::vector<c10::IValue>;
+
+// Outer tensors for views. Autograd must make them again by calling the op, not from strides: a
+// tile has none that mean anything.
+Values view_results(const Call& call) {
+  c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
+  const at::Tensor base = call.arguments()[*call.facts().viewed].toTensor();
+  // a view of a normal tensor is a normal tensor
+  const c10::InferenceMode mode(c10::InferenceMode::is_enabled() && base.is_inference());
+  c10::List<at::Tensor> views;
+  for (PayloadPtr& payload : views_of(call)) {
+    at::Tensor view = outer_tensor(payload);
+    if (!payload->link() && payload->coordinate()) {
+      const at::Tensor tile = payload->tile();
+      if (tile.is_conj()) view._set_conj(true);
+      if (tile.is_neg()) view._set_neg(true);
+    }
+    views.push_back(view);
+  }
+  const bool is_list = call.op().schema().returns()[0].type()->kind() == c10::TypeKind::ListType;
+  return {is_list ? c10::IValue(views) : c10::IValue(views.get(0))};
+}
+
+// "aten::squeeze_.dim" -> the view op "aten::squeeze.dim"; none if this does not change geometry in
+// place.
+std::optional<c10::OperatorHandle> geometry_change(const OpFacts& facts) {
+  static const std::set<std::string> changes = {
+      "aten::squeeze_",     "aten::squeeze_.dim", "aten::squeeze_.dims", "aten::unsqueeze_",
+      "aten::transpose_",   "aten::t_",           "aten::as_strided_"};
+  if (!changes.contains(facts.name)) return std::nullopt;
+  const std::size_t underscore = facts.name.rfind('_');
+  const std::string name = facts.name.substr(0, underscore);
+  std::string overload = facts.name.substr(underscore + 1);
+  if (!overload.empty()) overload.erase(0, 1);
+  if (name == "aten::transpose") overload = "int";
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
+}
+
+Values change_geometry(const Call& call, const c10::OperatorHandle& view_op) {
+  const OpFacts facts(view_op);
+  const at::Tensor self = call.arguments()[0].toTensor();
+  const Call view(view_op, facts, call.arguments());
+  install(self, views_of(view).front());
+  return {self};
+}
+
+// self takes over what source is.
+Values set_to(const Call& call) {
+  const at::Tensor self = call.arguments()[0].toTensor();
+  const PayloadPtr source = payload_of(call.arguments()[1].toTensor());
+  if (call.facts().name != "aten::set_.source_Tensor" || !source || !payload_of(self)) {
+    throw UsageError("a DTensor cannot be given a storage")
+        .fact("op", call.text())
+        .hint("use copy_ to change its values");
+  }
+  install(self, source);
+  return {self};
+}
+
+// A random op that is computed whole: every rank draws the same numbers.
+Values run_random(const Call& call) {
+  const std::optional<std::size_t>& place = call.facts().generator;
+  const bool given = place && !call.arguments()[*place].isNone();
+  const Draw draw = given ? draw_from(call.arguments()[*place].toGenerator())
+                          : next_draw(call.world());
+  at::Generator generator = replicated_generator(draw);
+  if (place) return run_universal(call.with_argument(*place, generator));
+  // libtorch's own generator is one for all threads: lend it the right state meanwhile. Operands
+  // are gathered before, so that no rank waits for another with the lock held.
+  static std::mutex lending;
+  return run_universal(call, [&](const std::function<Values()>& op) {
+    const std::lock_guard lock(lending);
+    at::Generator global = at::globalContext().defaultGenerator(at::kCPU);
+    const at::Tensor state = global.get_state();
+    global.set_state(generator.get_state());
+    try {
+      Values results = op();
+      global.set_state(state);
+      return results;
+    } catch (...) {
+      global.set_state(state);
+      throw;
+    }
+  });
+}
+
+Values run(const Call& call) {
+  if (!call.has_dtensors()) {
+    if (std::optional<Values> built = build_distributed(call)) return *built;
+    const PassUsBy plain;
+    Values arguments = call.arguments();
+    call.op().callBoxed(&arguments);
+    return arguments;
+  }
+  call.check_plain_tensors();
+  for (const TensorPlace& place : call.tensors()) {
+    if (place.payload) watch_leaf(place.tensor);
+  }
+  check_replicas(call);
+  if (const auto view_op = geometry_change(call.facts())) return change_geometry(call, *view_op);
+  if (call.facts().name.starts_with("aten::set_")) return set_to(call);
+  if (call.facts().viewed) return view_results(call);
+  if (std::optional<Values> results = run_in_tiles(call)) return *results;
+  return call.facts().is_random ? run_random(call) : run_universal(call);
+}
+
+void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results) {
+  stack->erase(stack->end() - static_cast<std::ptrdiff_t>(arguments), stack->end());
+  for (c10::IValue& result : results) stack->push_back(std::move(result));
+}
+
+}  // namespace
+
+void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
+                        torch::jit::Stack* stack) {
+  const Call call(op, facts_, *stack);
+  replace_top(stack, call.arguments().size(), run(call));
+}
+
+void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
+                                 torch::jit::Stack* stack) {
+  const Call call(op, facts_, *stack);
+  if (call.has_dtensors()) call.check_plain_tensors();
+  const ImplicitReplication own_tensors;
+  op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+}
+
+}  // namespace tegula

@@ -1,0 +1,40 @@
+// The kernel: what every operator runs when it meets a DTensor.
+#pragma once
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include "tegula/dispatch/op_facts.h"
+
+namespace tegula {
+
+// One per claimed operator. Below autograd.
+class Kernel final : public c10::OperatorKernel {
+ public:
+  explicit Kernel(const c10::OperatorHandle& op) : facts_(op) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack);
+
+ private:
+  OpFacts facts_;
+};
+
+// For an operator that libtorch composes of others: its own plain tensors count as replicated while
+// it runs. Above autograd.
+class CompositeKernel final : public c10::OperatorKernel {
+ public:
+  explicit CompositeKernel(const c10::OperatorHandle& op) : facts_(op) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack);
+
+ private:
+  OpFacts facts_;
+};
+
+// Makes every operator that libtorch knows, and every one that was registered since the last call,
+// meet the kernel. Any thread; cheap if there is nothing new. All functions that make DTensors call
+// it; call it yourself only if a library with operators is loaded while DTensors are in use.
+void claim_operators();
+
+}  // namespace tegula

@@ -1,0 +1,55 @@
+#include "tegula/dispatch/leaf_gradient.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+
+#include "tegula/dispatch/differentiable.h"
+#include "tegula/dispatch/payload.h"
+
+namespace tegula {
+namespace {
+
+class PlaceGradient final : public torch::autograd::FunctionPreHook {
+ public:
+  explicit PlaceGradient(c10::TensorImpl* leaf) : leaf_(leaf) {}
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
+    torch::autograd::variable_list placed = grads;
+    for (at::Tensor& grad : placed) {
+      if (grad.defined()) grad = placed_as_leaf(grad);
+    }
+    return placed;
+  }
+
+ private:
+  at::Tensor placed_as_leaf(const at::Tensor& grad) const {
+    const at::Tensor leaf = at::Tensor(
+        c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(
+            leaf_));
+    const PayloadPtr payload = payload_of(leaf);
+    if (!payload || grad.layout() != at::kStrided) return grad;
+    return as_gradient_of(grad, *payload);
+  }
+
+  c10::TensorImpl* leaf_;  // owns this hook
+};
+
+bool is_watched(const at::Tensor& leaf) {
+  for (const auto& hook : torch::autograd::impl::hooks(leaf)) {
+    if (dynamic_cast<PlaceGradient*>(hook.get())) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void watch_leaf(const at::Tensor& outer) {
+  if (!outer.requires_grad() || !outer.is_leaf() || is_watched(outer)) return;
+  torch::autograd::impl::add_hook(outer,
+                                  std::make_unique<PlaceGradient>(outer.unsafeGetTensorImpl()));
+}
+
+}  // namespace tegula

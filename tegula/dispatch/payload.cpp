@@ -1,0 +1,117 @@
+// The idea: the outer tensor is geometry and a pointer; all data is reached through the payload. A
+// Link reads by gathering its base and looking at the view, and writes by changing that view of the
+// gathered base and cutting the base up again: slow, and always right.
+#include "tegula/dispatch/payload.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+
+#include "tegula/base/error.h"
+#include "tegula/bridge/tiles.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/tile_layout.h"
+
+namespace tegula {
+namespace {
+
+constexpr const char* kNoStorage =
+    "tegula: a distributed tensor has no storage of its own\n"
+    "  hint    use tegula::full_tensor(x) or tegula::to_local(x) to save, print or point into its "
+    "data, and tegula::to_string(x) to print it";
+
+// Without dims that were expanded: their elements share memory, so nothing can be moved into them.
+DTensorSpec without_expanded_dims(const DTensorSpec& spec) {
+  const Shape& stride = spec.meta().stride();
+  if (std::find(stride.begin(), stride.end(), 0) == stride.end()) return spec;
+  return spec.with_meta(TensorMeta(spec.shape(), spec.meta().dtype()));
+}
+
+DTensorSpec all_replicated(const DTensorSpec& spec) {
+  return spec.with_placements(Placements(spec.mesh().ndim(), Replicate()));
+}
+
+}  // namespace
+
+at::Tensor Payload::tile() const {
+  if (link_) return link_->view(link_->base->whole());
+  return later_ ? later_->wait() : tile_;
+}
+
+at::Tensor Payload::whole() const {
+  if (link_ || spec_.is_replicated() || !coordinate()) return tile();
+  const DTensorSpec from = without_expanded_dims(spec_);
+  return redistribute_tile(world_, tile(), from, all_replicated(from));
+}
+
+void Payload::write(const at::Tensor& whole) const {
+  const std::optional<Coordinate> at = coordinate();
+  if (!at) return;
+  if (link_) {
+    at::Tensor base = link_->base->whole();
+    link_->view(base).copy_(whole);
+    link_->base->write(base);
+    return;
+  }
+  const at::Tensor mine = tile();
+  if (mine.is_same(whole)) return;
+  const DTensorSpec to = without_expanded_dims(spec_);
+  mine.copy_(redistribute_tile(world_, whole, all_replicated(to), to));
+}
+
+at::Tensor outer_tensor(PayloadPtr payload) {
+  static const c10::DispatchKeySet keys =
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse3) |
+      c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      keys, c10::scalarTypeToTypeMeta(scalar_type_of(payload->spec().meta().dtype())),
+      c10::Device(c10::DeviceType::CPU));
+  impl->release_storage_and_set_meta_custom_data_ptr_error_msg_(kNoStorage);
+  at::Tensor outer(std::move(impl));
+  install(outer, std::move(payload));
+  return outer;
+}
+
+at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& world,
+                        Payload::Layout layout) {
+  const bool conjugated = tile.is_conj();
+  const bool negated = tile.is_neg();
+  at::Tensor outer =
+      outer_tensor(c10::make_intrusive<Payload>(std::move(tile), spec, world, layout));
+  if (conjugated) outer._set_conj(true);
+  if (negated) outer._set_neg(true);
+  return outer;
+}
+
+void install(const at::Tensor& outer, PayloadPtr payload) {
+  c10::TensorImpl* impl = outer.unsafeGetTensorImpl();
+  const TensorMeta& meta = payload->spec().meta();
+  impl->set_sizes_and_strides(meta.shape(), meta.stride());
+  impl->set_backend_meta(std::move(payload));
+}
+
+at::Tensor no_tile(const DTensorSpec& spec) { return no_tile(spec, at::kCPU); }
+
+at::Tensor in_tile_layout(const at::Tensor& local, const DTensorSpec& spec, const Coordinate& at) {
+  check_tile(local, spec, at);
+  const Shape stride = tile_stride(spec, at);
+  bool fits = true;
+  for (std::int64_t dim = 0; dim < local.dim(); ++dim) {
+    fits = fits &&
+           (local.size(dim) == 1 || local.stride(dim) == stride[static_cast<std::size_t>(dim)]);
+  }
+  if (fits || local.numel() == 0) return local;
+  at::Tensor tile = new_tile(spec, at, local.device());
+  tile.copy_(local);
+  return tile;
+}
+
+at::Tensor replicated(const at::Tensor& whole, const DeviceMesh& mesh, const World& world) {
+  const DTensorSpec spec(mesh, Placements(mesh.ndim(), Replicate()), meta_of(whole));
+  const bool outside = !mesh.coordinate_of(world.rank());
+  return outer_tensor(outside ? no_tile(spec) : whole, spec, world);
+}
+
+}  // namespace tegula

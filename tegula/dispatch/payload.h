@@ -1,0 +1,98 @@
+// What makes an at::Tensor distributed: the payload that rides along with it.
+//
+// The outer tensor has the whole tensor's sizes, strides and dtype, dispatch key PrivateUse3 and no
+// storage. Its payload says where the data is. Payloads are immutable; a tensor that changes shape
+// in place gets a new one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include <functional>
+#include <memory>
+
+#include "tegula/comm/world.h"
+#include "tegula/dispatch/redistribute_tile.h"
+#include "tegula/spec/dtensor_spec.h"
+
+namespace tegula {
+
+class Payload;
+using PayloadPtr = c10::intrusive_ptr<Payload>;
+
+// A view that no rank can alias (one row of a tensor whose rows are cut, say): it holds no data of
+// its own but reads and writes the tensor it is a view of.
+struct Link {
+  PayloadPtr base;
+  std::function<at::Tensor(const at::Tensor& whole)> view;  // of a plain whole base
+};
+
+class Payload final : public c10::BackendMeta {
+ public:
+  // How the tile lies in memory. Regular: as the whole does, with the same dims next to each other;
+  // Other: the product of a view that may be regular on some ranks only.
+  enum class Layout { Regular, Other };
+
+  Payload(at::Tensor tile, DTensorSpec spec, World world, Layout layout)
+      : spec_(std::move(spec)), world_(std::move(world)), layout_(layout), tile_(std::move(tile)) {}
+  // A tile that is on its way.
+  Payload(TileLater tile, DTensorSpec spec, World world)
+      : spec_(std::move(spec)), world_(std::move(world)), later_(std::move(tile)) {}
+  Payload(Link link, DTensorSpec spec, World world)
+      : spec_(std::move(spec)),
+        world_(std::move(world)),
+        link_(std::make_shared<const Link>(std::move(link))) {}
+
+  const DTensorSpec& spec() const { return spec_; }
+  const World& world() const { return world_; }
+  Layout layout() const { return layout_; }
+  // Null unless this is a view without data of its own.
+  const Link* link() const { return link_.get(); }
+  // Where this rank is in the mesh; none if it is outside.
+  std::optional<Coordinate> coordinate() const {
+    return spec_.mesh().coordinate_of(world_.rank());
+  }
+  // This rank's tile. Waits for it if it is on its way; communicates if this is a Link.
+  at::Tensor tile() const;
+  // The whole tensor, plain, strides as the spec says. Communicates. If every rank holds the whole,
+  // this is the tile itself, so that writing to it writes to the tensor.
+  at::Tensor whole() const;
+  // Makes the tensor equal to this plain whole one. Does not communicate unless this is a Link.
+  // O(tile).
+  void write(const at::Tensor& whole) const;
+
+ private:
+  DTensorSpec spec_;
+  World world_;
+  Layout layout_ = Layout::Regular;
+  std::shared_ptr<const Link> link_;
+  at::Tensor tile_;
+  std::optional<TileLater> later_;
+};
+
+// Null for a plain or undefined tensor.
+inline PayloadPtr payload_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.key_set().has(c10::DispatchKey::PrivateUse3)) return {};
+  auto* meta = tensor.unsafeGetTensorImpl()->get_backend_meta();
+  return meta ? PayloadPtr::unsafe_reclaim_from_nonowning(static_cast<Payload*>(meta))
+              : PayloadPtr();
+}
+
+// A new outer tensor.
+at::Tensor outer_tensor(PayloadPtr payload);
+at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& world,
+                        Payload::Layout layout = Payload::Layout::Regular);
+// Gives an outer tensor another payload, and the geometry that belongs to it.
+void install(const at::Tensor& outer, PayloadPtr payload);
+
+// A plain whole tensor that every rank of the mesh has, as a replicated DTensor; nothing is sent.
+// Ranks outside of the mesh keep its meta only.
+at::Tensor replicated(const at::Tensor& whole, const DeviceMesh& mesh, const World& world);
+
+// What a rank outside of the mesh holds: no elements, shape [0].
+at::Tensor no_tile(const DTensorSpec& spec);
+// A local tensor as the tile at this coordinate: itself if its strides are the tile's, else a copy.
+// UsageError if it has not the tile's shape or dtype.
+at::Tensor in_tile_layout(const at::Tensor& local, const DTensorSpec& spec, const Coordinate& at);
+
+}  // namespace tegula

@@ -1,0 +1,87 @@
+#include "tegula/dispatch/tile_layout.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "tegula/base/error.h"
+#include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
+
+namespace tegula {
+namespace {
+
+at::TensorOptions options_of(const DTensorSpec& spec, at::Device device) {
+  return at::TensorOptions().dtype(scalar_type_of(spec.meta().dtype())).device(device);
+}
+
+// Whether elements lie where these strides say; the stride of a dim of one element does not matter.
+bool lies_as(const at::Tensor& tensor, const Shape& stride) {
+  if (tensor.numel() == 0) return true;
+  for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    if (tensor.size(dim) != 1 && tensor.stride(dim) != stride[static_cast<std::size_t>(dim)]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool fills_its_storage(const at::Tensor& tensor) {
+  return tensor.storage().nbytes() == tensor.nbytes();
+}
+
+}  // namespace
+
+Shape tile_stride(const DTensorSpec& spec, const Coordinate& coordinate) {
+  const Shape& stride = spec.meta().stride();
+  if (std::find(stride.begin(), stride.end(), 0) != stride.end()) {
+    return row_major_strides(local_shape(spec, coordinate));
+  }
+  return local_stride(spec, coordinate);
+}
+
+at::Tensor new_tile(const DTensorSpec& spec, const Coordinate& coordinate, at::Device device) {
+  return at::empty_strided(local_shape(spec, coordinate), tile_stride(spec, coordinate),
+                           options_of(spec, device));
+}
+
+at::Tensor no_tile(const DTensorSpec& spec, at::Device device) {
+  return at::empty({0}, options_of(spec, device));
+}
+
+at::Tensor laid_out(const at::Tensor& tensor, const DTensorSpec& spec, const Coordinate& coordinate,
+                    const at::Tensor& origin) {
+  const Shape stride = tile_stride(spec, coordinate);
+  const bool is_apart = !tensor.is_alias_of(origin) && fills_its_storage(tensor);
+  if (is_apart && lies_as(tensor, stride) &&
+      tensor.scalar_type() == scalar_type_of(spec.meta().dtype())) {
+    return tensor.strides() == stride ? tensor : tensor.as_strided(tensor.sizes(), stride);
+  }
+  return new_tile(spec, coordinate, tensor.device()).copy_(tensor);
+}
+
+void check_tile(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& coordinate) {
+  const Shape shape = local_shape(spec, coordinate);
+  if (tile.defined() && tile.sizes() == shape &&
+      tile.scalar_type() == scalar_type_of(spec.meta().dtype())) {
+    return;
+  }
+  throw UsageError("the tile does not fit its spec")
+      .fact("tile", tile.defined() ? std::string(name_of(dtype_of(tile.scalar_type()))) +
+                                         bracketed(tile.sizes().vec())
+                                   : "undefined")
+      .fact("wanted", std::string(name_of(spec.meta().dtype())) + bracketed(shape))
+      .fact("spec", to_string(spec))
+      .fact("at", bracketed(coordinate))
+      .hint("check the tile's shape and element type");
+}
+
+at::Tensor view_of(const at::Tensor& tensor, const Box& box) {
+  at::Tensor view = tensor;
+  for (std::size_t dim = 0; dim < box.size(); ++dim) {
+    view = view.narrow(static_cast<std::int64_t>(dim), box[dim].begin, box[dim].size);
+  }
+  return view;
+}
+
+}  // namespace tegula

@@ -1,0 +1,31 @@
+// How tiles lie in memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "tegula/spec/slices.h"
+
+namespace tegula {
+
+// local_stride; dense where the whole tensor has stride 0, since a tile on its way may hold
+// different values along an expanded dim.
+Shape tile_stride(const DTensorSpec& spec, const Coordinate& coordinate);
+
+// A tile of undefined values with these strides.
+at::Tensor new_tile(const DTensorSpec& spec, const Coordinate& coordinate, at::Device device);
+
+// What a rank outside of the mesh holds: no elements, shape [0].
+at::Tensor no_tile(const DTensorSpec& spec, at::Device device);
+
+// The tensor as a tile: tile_stride, the spec's element type, and memory that is neither the
+// origin's nor a part of something larger. Copies only if one of these does not hold.
+at::Tensor laid_out(const at::Tensor& tensor, const DTensorSpec& spec, const Coordinate& coordinate,
+                    const at::Tensor& origin);
+
+// UsageError unless the tensor has the shape and element type of the tile at this coordinate.
+void check_tile(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& coordinate);
+
+// The box of a tensor; shares its memory.
+at::Tensor view_of(const at::Tensor& tensor, const Box& box);
+
+}  // namespace tegula

@@ -1,0 +1,178 @@
+// The idea: gather each operand once, however often it appears; a view without data of its own is
+// looked at through its gathered base, so that writes to several views of one tensor meet. After the
+// op, every tensor that was written takes its tile back.
+#include "tegula/dispatch/universal.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <set>
+
+#include "tegula/base/error.h"
+#include "tegula/bridge/tiles.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/local_call.h"
+
+namespace tegula {
+namespace {
+
+class WholeOperands {
+ public:
+  at::Tensor of(const PayloadPtr& payload) {
+    if (const Link* link = payload->link()) return link->view(of(link->base));
+    const auto [entry, fresh] = wholes_.try_emplace(payload.get());
+    if (fresh) entry->second = payload->whole();
+    return entry->second;
+  }
+
+  // The tensors take back what was written to their wholes.
+  void write_back(const std::set<Payload*>& written) const {
+    for (const auto& [payload, whole] : wholes_) {
+      if (written.contains(payload)) payload->write(whole);
+    }
+  }
+
+ private:
+  std::map<Payload*, at::Tensor> wholes_;
+};
+
+bool same_geometry(const at::Tensor& whole, const DTensorSpec& spec) {
+  return whole.sizes().vec() == spec.shape() &&
+         whole.scalar_type() == scalar_type_of(spec.meta().dtype());
+}
+
+// Placements for a tensor whose shape has changed: cut dims that still exist stay cut, evenly.
+Placements refitted(const DTensorSpec& spec, std::int64_t ndim) {
+  Placements placements = spec.placements();
+  for (Placement& placement : placements) {
+    if (const Shard* shard = as_shard(placement)) {
+      placement = shard->dim() < ndim ? Placement(Shard(shard->dim())) : Placement(Replicate());
+    }
+  }
+  return placements;
+}
+
+// An out= tensor that the op has resized.
+void install_resized(const at::Tensor& outer, const Payload& payload, const at::Tensor& whole) {
+  const DTensorSpec spec(payload.spec().mesh(), refitted(payload.spec(), whole.dim()),
+                         meta_of(whole));
+  const DTensorSpec replicated =
+      spec.with_placements(Placements(spec.mesh().ndim(), Replicate()));
+  install(outer, c10::make_intrusive<Payload>(
+                     redistribute_tile(payload.world(), whole, replicated, spec), spec,
+                     payload.world(), Payload::Layout::Regular));
+}
+
+at::Tensor distributed(const at::Tensor& result, const Call& call) {
+  if (!result.defined()) return result;
+  if (result.layout() != at::kStrided || result.is_quantized() || result.is_nested()) {
+    throw UsageError("the op gives a tensor that has no distributed form")
+        .fact("op", call.text())
+        .fact("result", described(result))
+        .hint("call it on full_tensor(x)");
+  }
+  return replicated(result, call.mesh(), call.world());
+}
+
+void check_readable(const Call& call) {
+  for (const TensorPlace& place : call.tensors()) {
+    if (place.payload || !place.tensor.defined() || place.tensor.layout() == at::kStrided) continue;
+    throw UsageError("an op cannot mix DTensors with a tensor that has no distributed form")
+        .fact("op", call.text())
+        .fact("tensor", described(place.tensor))
+        .hint("call it on full_tensor(x)");
+  }
+}
+
+// What the op gives on tensors of the whole's shapes, for a rank that has no data: libtorch's own
+// shape function where there is one, else the op on zeros.
+std::vector<c10::IValue> imagined_results(const Call& call) {
+  const auto on = [&](const std::function<at::Tensor(const at::Tensor&)>& stand_in) {
+    std::vector<c10::IValue> arguments;
+    for (const c10::IValue& argument : call.arguments()) {
+      arguments.push_back(with_tensors(argument, [&](int, const at::Tensor& tensor) {
+        return tensor.defined() ? stand_in(tensor) : tensor;
+      }));
+    }
+    return call_plain(call.op(), std::move(arguments));
+  };
+  if (call.op().hasTag(at::Tag::data_dependent_output) ||
+      call.op().hasTag(at::Tag::dynamic_output_shape)) {
+    throw UsageError("a rank outside of the mesh cannot know a result that depends on the data")
+        .fact("op", call.text())
+        .fact("rank", std::to_string(call.world().rank()))
+        .hint("ask mesh.coordinate_of(world.rank()) first");
+  }
+  try {
+    return on([](const at::Tensor& tensor) {
+      return at::empty_strided(tensor.sizes(), tensor.strides(),
+                               at::TensorOptions(tensor.scalar_type()).device(at::kMeta));
+    });
+  } catch (const c10::NotImplementedError&) {
+    return on([](const at::Tensor& tensor) {
+      return at::zeros(tensor.sizes(), at::TensorOptions(tensor.scalar_type()));
+    });
+  }
+}
+
+std::vector<c10::IValue> run_outside(const Call& call) {
+  std::vector<c10::IValue> results = imagined_results(call);
+  return distributed_results(call, results);
+}
+
+}  // namespace
+
+std::vector<c10::IValue> distributed_results(const Call& call,
+                                             const std::vector<c10::IValue>& results) {
+  std::vector<c10::IValue> outer;
+  for (std::size_t index = 0; index < results.size(); ++index) {
+    const std::optional<std::size_t> same = call.facts().return_is[index];
+    outer.push_back(same ? call.arguments()[*same]
+                         : with_tensors(results[index], [&](int, const at::Tensor& result) {
+                             return distributed(result, call);
+                           }));
+  }
+  return outer;
+}
+
+std::vector<c10::IValue> run_universal(const Call& call) {
+  return run_universal(call, [](const PlainOp& op) { return op(); });
+}
+
+std::vector<c10::IValue> run_universal(
+    const Call& call, const std::function<std::vector<c10::IValue>(const PlainOp&)>& around) {
+  check_readable(call);
+  if (!call.mesh().coordinate_of(call.world().rank())) return run_outside(call);
+  WholeOperands wholes;
+  std::vector<c10::IValue> arguments = call.arguments();
+  std::vector<std::pair<const TensorPlace*, at::Tensor>> written;
+  std::map<std::pair<std::size_t, int>, at::Tensor> plain;
+  for (const TensorPlace& place : call.tensors()) {
+    const at::Tensor whole = place.payload ? wholes.of(place.payload) : place.tensor;
+    plain[{place.argument, place.member}] = whole;
+    if (place.payload && call.facts().written[place.argument]) written.emplace_back(&place, whole);
+  }
+  for (std::size_t index = 0; index < arguments.size(); ++index) {
+    arguments[index] = with_tensors(arguments[index], [&](int member, const at::Tensor&) {
+      return plain.at({index, member});
+    });
+  }
+  const std::vector<c10::IValue> results =
+      around([&] { return call_plain(call.op(), std::move(arguments)); });
+  std::set<Payload*> changed;
+  for (const auto& [place, whole] : written) {
+    Payload* payload = place->payload.get();
+    if (!same_geometry(whole, payload->spec())) {
+      install_resized(place->tensor, *payload, whole);
+    } else {
+      changed.insert(payload->link() ? payload->link()->base.get() : payload);
+    }
+  }
+  {
+    const BelowAutograd below;
+    wholes.write_back(changed);
+  }
+  return distributed_results(call, results);
+}
+
+}  // namespace tegula

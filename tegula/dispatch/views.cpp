@@ -1,0 +1,375 @@
+// The idea: libtorch itself says what the view looks like on the whole (run on a tensor without
+// data). If no dim is cut the tile is the whole as far as views go, and takes the same op. If one
+// is, a small table says which dims go where (spec/views.h) and which op makes the tile's part. What
+// is not in the table, or mixes shards, is a Link.
+#include "tegula/dispatch/views.h"
+
+#include <ATen/ATen.h>
+#include <ATen/TensorUtils.h>
+
+#include <map>
+
+#include "tegula/base/error.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/local_call.h"
+#include "tegula/spec/slices.h"
+#include "tegula/spec/views.h"
+
+namespace tegula {
+namespace {
+
+using Layout = Payload::Layout;
+using Dims = std::vector<std::optional<std::int64_t>>;
+
+// One result of one view op, as a function of the tensor that is viewed.
+struct View {
+  const Call& call;
+  int member = -1;  // of a list of results
+
+  at::Tensor operator()(const at::Tensor& self) const {
+    std::vector<c10::IValue> arguments = call.arguments();
+    arguments[*call.facts().viewed] = self;
+    const c10::IValue result = call_plain(call.op(), std::move(arguments)).front();
+    return member < 0 ? result.toTensor() : result.toListRef()[static_cast<std::size_t>(member)].toTensor();
+  }
+
+  const c10::IValue& argument(std::size_t index) const { return call.arguments()[index]; }
+};
+
+// A tile's part of a view.
+struct TileView {
+  at::Tensor tile;
+  DTensorSpec spec;
+  Layout layout;
+};
+
+struct Viewed {
+  const Payload& self;
+  const Coordinate& at;
+  const at::Tensor tile;
+  TensorMeta meta;  // of the whole view
+  const View& view;
+
+  std::int64_t wrapped(std::int64_t dim, std::int64_t more = 0) const {
+    const std::int64_t dims = self.spec().ndim() + more;
+    return dim < 0 ? dim + dims : dim;
+  }
+  bool is_cut(std::int64_t dim) const {
+    return self.spec().dim_cuts()[static_cast<std::size_t>(dim)].is_cut();
+  }
+  Dims same_dims() const {
+    Dims dims;
+    for (std::int64_t dim = 0; dim < self.spec().ndim(); ++dim) dims.push_back(dim);
+    return dims;
+  }
+  // The same op on the tile, its dims going where the whole's go.
+  std::optional<TileView> moved(const Dims& to, at::Tensor tile_view) const {
+    std::optional<DTensorSpec> spec = with_dims_moved(self.spec(), to, meta);
+    if (!spec) return std::nullopt;
+    return TileView{std::move(tile_view), std::move(*spec), self.layout()};
+  }
+};
+
+using ViewOnTile = std::optional<TileView> (*)(const Viewed&);
+
+std::optional<TileView> dims_stay(const Viewed& v) {
+  return v.moved(v.same_dims(), v.view(v.tile));
+}
+
+std::optional<TileView> swap_dims(const Viewed& v, std::int64_t a, std::int64_t b) {
+  Dims to = v.same_dims();
+  std::swap(to[static_cast<std::size_t>(a)], to[static_cast<std::size_t>(b)]);
+  return v.moved(to, v.view(v.tile));
+}
+
+std::optional<TileView> transpose(const Viewed& v) {
+  if (v.self.spec().ndim() == 0) return dims_stay(v);
+  return swap_dims(v, v.wrapped(v.view.argument(1).toInt()), v.wrapped(v.view.argument(2).toInt()));
+}
+
+std::optional<TileView> matrix_transpose(const Viewed& v) {
+  return v.self.spec().ndim() < 2 ? dims_stay(v) : swap_dims(v, 0, 1);
+}
+
+std::optional<TileView> permute(const Viewed& v) {
+  Dims to(static_cast<std::size_t>(v.self.spec().ndim()));
+  std::int64_t place = 0;
+  for (std::int64_t dim : v.view.argument(1).toIntVector()) {
+    to[static_cast<std::size_t>(v.wrapped(dim))] = place++;
+  }
+  return v.moved(to, v.view(v.tile));
+}
+
+std::optional<TileView> unsqueeze(const Viewed& v) {
+  const std::int64_t at = v.wrapped(v.view.argument(1).toInt(), 1);
+  Dims to = v.same_dims();
+  for (auto& dim : to) {
+    if (*dim >= at) ++*dim;
+  }
+  return v.moved(to, v.view(v.tile));
+}
+
+// `gone`: dims asked to go; those of size 1 do.
+std::optional<TileView> without_dims(const Viewed& v, const std::vector<std::int64_t>& gone) {
+  const Shape& shape = v.self.spec().shape();
+  Dims to;
+  std::vector<std::int64_t> removed;
+  std::int64_t place = 0;
+  for (std::int64_t dim = 0; dim < v.self.spec().ndim(); ++dim) {
+    const bool goes = shape[static_cast<std::size_t>(dim)] == 1 &&
+                      std::find(gone.begin(), gone.end(), dim) != gone.end();
+    if (goes && v.is_cut(dim)) return std::nullopt;
+    to.push_back(goes ? std::nullopt : std::optional(place++));
+    if (goes) removed.push_back(dim);
+  }
+  return v.moved(to, at::squeeze(v.tile, removed));
+}
+
+std::optional<TileView> squeeze(const Viewed& v) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t dim = 0; dim < v.self.spec().ndim(); ++dim) all.push_back(dim);
+  return without_dims(v, all);
+}
+
+std::optional<TileView> squeeze_dim(const Viewed& v) {
+  return without_dims(v, {v.wrapped(v.view.argument(1).toInt())});
+}
+
+std::optional<TileView> squeeze_dims(const Viewed& v) {
+  std::vector<std::int64_t> dims = v.view.argument(1).toIntVector();
+  for (std::int64_t& dim : dims) dim = v.wrapped(dim);
+  return without_dims(v, dims);
+}
+
+std::optional<TileView> expand(const Viewed& v) {
+  const std::int64_t added = v.meta.ndim() - v.self.spec().ndim();
+  Shape sizes = v.meta.shape();
+  Dims to;
+  for (std::int64_t dim = 0; dim < v.self.spec().ndim(); ++dim) {
+    to.push_back(dim + added);
+    if (!v.is_cut(dim)) continue;
+    const auto place = static_cast<std::size_t>(dim + added);
+    if (sizes[place] != v.self.spec().shape()[static_cast<std::size_t>(dim)]) return std::nullopt;
+    sizes[place] = v.tile.size(dim);
+  }
+  return v.moved(to, v.tile.expand(sizes));
+}
+
+std::optional<TileView> slice_dim(const Viewed& v, const DimSlice& slice) {
+  std::optional<DTensorSpec> spec = sliced(v.self.spec(), slice, v.meta);
+  if (!spec) return std::nullopt;
+  DimSlice mine = slice;
+  if (v.is_cut(slice.dim)) {
+    const DimCut& cut = v.self.spec().dim_cuts()[static_cast<std::size_t>(slice.dim)];
+    mine = slice_within(slice, cut.intervals(v.at).front());
+  }
+  return TileView{at::slice(v.tile, slice.dim, mine.begin, mine.end, mine.step), std::move(*spec),
+                  slice.step == 1 ? v.self.layout() : Layout::Other};
+}
+
+std::optional<TileView> slice(const Viewed& v) {
+  const std::int64_t dim = v.wrapped(v.view.argument(1).toInt());
+  const std::int64_t size = v.self.spec().shape()[static_cast<std::size_t>(dim)];
+  const auto bound = [&](std::size_t index, std::int64_t otherwise) {
+    const c10::IValue& given = v.view.argument(index);
+    std::int64_t value = given.isNone() ? otherwise : given.toInt();
+    if (value < 0) value += size;
+    return std::clamp<std::int64_t>(value, 0, size);
+  };
+  const std::int64_t begin = bound(2, 0);
+  return slice_dim(v, {dim, begin, std::max(begin, bound(3, size)), v.view.argument(4).toInt()});
+}
+
+std::optional<TileView> split(const Viewed& v, std::int64_t begin) {
+  const std::int64_t dim = v.wrapped(v.view.argument(2).toInt());
+  const std::int64_t length = v.meta.shape()[static_cast<std::size_t>(dim)];
+  return slice_dim(v, {dim, begin, begin + length, 1});
+}
+
+std::optional<TileView> split_evenly(const Viewed& v) {
+  return split(v, v.view.argument(1).toInt() * v.view.member);
+}
+
+std::optional<TileView> split_with_sizes(const Viewed& v) {
+  const std::vector<std::int64_t> sizes = v.view.argument(1).toIntVector();
+  std::int64_t begin = 0;
+  for (int member = 0; member < v.view.member; ++member) {
+    begin += sizes[static_cast<std::size_t>(member)];
+  }
+  return split(v, begin);
+}
+
+// The dim goes away; its neighbours no longer lie next to each other.
+std::optional<TileView> select(const Viewed& v) {
+  const std::int64_t gone = v.wrapped(v.view.argument(1).toInt());
+  if (v.is_cut(gone)) return std::nullopt;
+  Dims to = v.same_dims();
+  to[static_cast<std::size_t>(gone)] = std::nullopt;
+  for (std::int64_t dim = gone + 1; dim < v.self.spec().ndim(); ++dim) {
+    to[static_cast<std::size_t>(dim)] = dim - 1;
+  }
+  return v.moved(to, v.view(v.tile));
+}
+
+std::optional<TileView> diagonal(const Viewed& v) {
+  const std::int64_t a = v.wrapped(v.view.argument(2).toInt());
+  const std::int64_t b = v.wrapped(v.view.argument(3).toInt());
+  Dims to(static_cast<std::size_t>(v.self.spec().ndim()));
+  std::int64_t place = 0;
+  for (std::int64_t dim = 0; dim < v.self.spec().ndim(); ++dim) {
+    if (dim != a && dim != b) to[static_cast<std::size_t>(dim)] = place++;
+  }
+  if (v.is_cut(a) || v.is_cut(b)) return std::nullopt;
+  std::optional<TileView> result = v.moved(to, v.view(v.tile));
+  if (result) result->layout = Layout::Other;
+  return result;
+}
+
+std::optional<TileView> unfold(const Viewed& v) {
+  if (v.self.spec().ndim() == 0 || v.is_cut(v.wrapped(v.view.argument(1).toInt()))) {
+    return std::nullopt;
+  }
+  std::optional<TileView> result = dims_stay(v);
+  if (result) result->layout = Layout::Other;
+  return result;
+}
+
+std::optional<TileView> view_as_complex(const Viewed& v) {
+  const std::int64_t last = v.self.spec().ndim() - 1;
+  if (v.is_cut(last)) return std::nullopt;
+  Dims to = v.same_dims();
+  to.back() = std::nullopt;
+  return v.moved(to, v.view(v.tile));
+}
+
+std::optional<TileView> view(const Viewed& v) {
+  if (v.self.layout() == Layout::Other) return std::nullopt;
+  std::optional<DTensorSpec> spec = regrouped(v.self.spec(), v.meta);
+  if (!spec) return std::nullopt;
+  const Shape sizes = local_shape(*spec, v.at);
+  if (!at::detail::computeStride(v.tile.sizes(), v.tile.strides(), sizes)) {
+    throw InternalError("a tile cannot be viewed as the whole can")
+        .fact("self", to_string(v.self.spec()))
+        .fact("view", to_string(*spec));
+  }
+  return TileView{v.tile.view(sizes), std::move(*spec), v.self.layout()};
+}
+
+std::optional<TileView> view_as_type(const Viewed& v) {
+  const std::int64_t last = v.self.spec().ndim() - 1;
+  const bool same_size = size_of(v.meta.dtype()) == size_of(v.self.spec().meta().dtype());
+  if (!same_size && v.is_cut(last)) return std::nullopt;
+  return dims_stay(v);
+}
+
+const std::map<std::string, ViewOnTile>& views_on_tiles() {
+  static const std::map<std::string, ViewOnTile> table = {
+      {"aten::detach", dims_stay},
+      {"aten::alias", dims_stay},
+      {"aten::lift_fresh", dims_stay},
+      {"aten::_conj", dims_stay},
+      {"aten::_neg_view", dims_stay},
+      {"aten::view_as_real", dims_stay},
+      {"aten::view_as_complex", view_as_complex},
+      {"aten::view", view},
+      {"aten::view.dtype", view_as_type},
+      {"aten::t", matrix_transpose},
+      {"aten::transpose.int", transpose},
+      {"aten::permute", permute},
+      {"aten::unsqueeze", unsqueeze},
+      {"aten::squeeze", squeeze},
+      {"aten::squeeze.dim", squeeze_dim},
+      {"aten::squeeze.dims", squeeze_dims},
+      {"aten::expand", expand},
+      {"aten::slice.Tensor", slice},
+      {"aten::select.int", select},
+      {"aten::unbind.int", select},
+      {"aten::split.Tensor", split_evenly},
+      {"aten::split_with_sizes", split_with_sizes},
+      {"aten::diagonal", diagonal},
+      {"aten::unfold", unfold},
+  };
+  return table;
+}
+
+// What libtorch makes of the whole, without data.
+at::Tensor without_data(const at::Tensor& outer) {
+  at::Tensor whole = at::empty_strided(outer.sizes(), outer.strides(),
+                                       outer.options().device(at::kMeta).requires_grad(false));
+  if (outer.is_conj()) whole._set_conj(true);
+  if (outer.is_neg()) whole._set_neg(true);
+  return whole;
+}
+
+PayloadPtr linked(const PayloadPtr& self, const View& view, const TensorMeta& meta) {
+  const DTensorSpec spec(self->spec().mesh(),
+                         Placements(self->spec().mesh().ndim(), Replicate()), meta);
+  // the call dies with this function; the link keeps what it needs of it
+  std::vector<c10::IValue> arguments = view.call.arguments();
+  arguments[*view.call.facts().viewed] = c10::IValue();
+  auto replay = [op = view.call.op(), arguments = std::move(arguments),
+                 place = *view.call.facts().viewed,
+                 member = view.member](const at::Tensor& base) {
+    std::vector<c10::IValue> filled = arguments;
+    filled[place] = base;
+    const c10::IValue result = call_plain(op, std::move(filled)).front();
+    return member < 0 ? result.toTensor()
+                      : result.toListRef()[static_cast<std::size_t>(member)].toTensor();
+  };
+  Link link{self, replay};
+  if (const Link* inner = self->link()) {
+    link = {inner->base, [first = inner->view, replay](const at::Tensor& base) {
+              return replay(first(base));
+            }};
+  }
+  return c10::make_intrusive<Payload>(std::move(link), spec, self->world());
+}
+
+PayloadPtr view_payload(const PayloadPtr& self, const View& view, const at::Tensor& whole_view) {
+  const std::optional<Coordinate> at = self->coordinate();
+  const TensorMeta meta = meta_of(whole_view);
+  if (!self->link() && !self->spec().is_sharded()) {
+    const at::Tensor tile = at ? view(self->tile()) : at::Tensor();
+    const DTensorSpec spec = self->spec().with_meta(meta);
+    return c10::make_intrusive<Payload>(tile.defined() ? tile : no_tile(spec), spec, self->world(),
+                                        self->layout());
+  }
+  const auto found = views_on_tiles().find(view.call.facts().name);
+  if (!self->link() && found != views_on_tiles().end()) {
+    // a rank outside of the mesh asks as if it were the first, for the spec alone
+    const Coordinate place = at ? *at : Coordinate(self->spec().mesh().ndim(), 0);
+    const at::Tensor tile =
+        at ? self->tile()
+           : at::empty_strided(local_shape(self->spec(), place), local_stride(self->spec(), place),
+                               whole_view.options().dtype(
+                                   scalar_type_of(self->spec().meta().dtype())));
+    if (std::optional<TileView> result = found->second({*self, place, tile, meta, view})) {
+      return c10::make_intrusive<Payload>(at ? result->tile : no_tile(result->spec), result->spec,
+                                          self->world(), result->layout);
+    }
+  }
+  return linked(self, view, meta);
+}
+
+}  // namespace
+
+std::vector<PayloadPtr> views_of(const Call& call) {
+  const std::size_t viewed = *call.facts().viewed;
+  const at::Tensor outer = call.arguments()[viewed].toTensor();
+  const PayloadPtr self = payload_of(outer);
+  if (!self) {
+    throw UsageError("a view of a plain tensor cannot depend on a DTensor").fact("op", call.text());
+  }
+  std::vector<c10::IValue> arguments = call.arguments();
+  arguments[viewed] = without_data(outer);
+  const c10::IValue whole = call_plain(call.op(), std::move(arguments)).front();
+  if (whole.isTensor()) return {view_payload(self, View{call, -1}, whole.toTensor())};
+  std::vector<PayloadPtr> results;
+  for (const at::Tensor& one : whole.toTensorVector()) {
+    const View view{call, static_cast<int>(results.size())};
+    results.push_back(view_payload(self, view, one));
+  }
+  return results;
+}
+
+}  // namespace tegula

@@ -1,0 +1,96 @@
+// What one rank does when the placement of one mesh axis changes: which parts of its tile it takes,
+// what it does with the ranks along the axis, and how it orders what it gets. Plain data, made by
+// arithmetic; tegula/dispatch carries it out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "tegula/base/coordinate.h"
+#include "tegula/placement/reduce_op.h"
+#include "tegula/plan/places.h"
+#include "tegula/spec/dtensor_spec.h"
+
+namespace tegula {
+
+// Parts of a tensor along a dim, one after the other.
+struct Pick {
+  std::int64_t dim = 0;
+  Intervals parts;
+  bool operator==(const Pick&) const = default;
+};
+
+// The ways in which a tile moves. `sizes` have one entry per rank along the axis.
+namespace move {
+
+struct Stay {
+  bool operator==(const Stay&) const = default;
+};
+// Every element becomes `value`, what the reduction leaves alone.
+struct Fill {
+  int value = 0;
+  bool operator==(const Fill&) const = default;
+};
+// Zeros of `size` along the dim, with the tile's elements at `places`.
+struct Pad {
+  std::int64_t dim = 0;
+  std::int64_t size = 0;
+  Intervals places;
+  bool operator==(const Pad&) const = default;
+};
+struct AllReduce {
+  ReduceOp op = ReduceOp::Sum;
+  bool operator==(const AllReduce&) const = default;
+};
+struct AllGather {
+  std::int64_t dim = 0;
+  std::vector<std::int64_t> sizes;
+  bool operator==(const AllGather&) const = default;
+};
+struct ReduceScatter {
+  std::int64_t dim = 0;
+  ReduceOp op = ReduceOp::Sum;
+  std::vector<std::int64_t> sizes;
+  bool operator==(const ReduceScatter&) const = default;
+};
+struct AllToAll {
+  std::int64_t split_dim = 0;
+  std::int64_t join_dim = 0;
+  std::vector<std::int64_t> split_sizes;
+  std::vector<std::int64_t> join_sizes;
+  bool operator==(const AllToAll&) const = default;
+};
+
+}  // namespace move
+
+using TileMove = std::variant<move::Stay, move::Fill, move::Pad, move::AllReduce, move::AllGather,
+                              move::ReduceScatter, move::AllToAll>;
+
+struct TileStep {
+  std::size_t axis = 0;
+  std::optional<Pick> before;  // none: the tile as it is
+  TileMove move;
+  std::optional<Pick> after;  // none: the result as it comes
+  bool operator==(const TileStep&) const = default;
+};
+
+// The same answer on all ranks along the axis.
+bool communicates(const TileStep& step);
+
+// The step from one spec to another that differs in the placement of one axis, for the rank at a
+// coordinate. Strides do not matter. An axis of one rank never communicates.
+//
+//   S -> R  all_gather         R -> S  own part            P -> R  all_reduce
+//   S -> S  all_to_all         R -> P  own value or the neutral one; all keep the value of an avg,
+//   S -> P  zeros around, sum            min, max, band, bor
+//           only               P -> S  reduce_scatter      M -> P  as it is, sum only
+//
+// UsageError: specs that differ in another way, an axis that starts or stops cutting a dim and is
+// not the last to cut it, placements between which no one step leads.
+// O(ranks along the axis * intervals of a shard).
+TileStep step_at(const DTensorSpec& before, const DTensorSpec& after, const Coordinate& coordinate);
+
+}  // namespace tegula

@@ -1,0 +1,161 @@
+#include "tegula/tensor/dtensor.h"
+
+#include <ATen/ATen.h>
+
+#include "tegula/base/error.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/call.h"
+#include "tegula/dispatch/differentiable.h"
+#include "tegula/dispatch/kernel.h"
+#include "tegula/dispatch/local_call.h"
+#include "tegula/dispatch/payload.h"
+#include "tegula/dispatch/transfer.h"
+
+namespace tegula {
+namespace {
+
+PayloadPtr payload_or_throw(const at::Tensor& tensor, const char* function) {
+  if (PayloadPtr payload = payload_of(tensor)) return payload;
+  throw UsageError(std::string(function) + " needs a DTensor")
+      .fact("tensor", described(tensor))
+      .hint("make one with distribute_tensor or from_local");
+}
+
+DTensorSpec spec_for(const DeviceMesh& mesh, const Placements& placements, const ShardOrder& order,
+                     const TensorMeta& meta) {
+  return order.empty() ? DTensorSpec(mesh, placements, meta)
+                       : DTensorSpec(mesh, placements, order, meta);
+}
+
+DTensorSpec gradient_spec_for(const DTensorSpec& spec,
+                              const std::optional<Placements>& grad_placements) {
+  return grad_placements ? spec.with_placements(*grad_placements) : gradient_spec(spec);
+}
+
+void check_can_be_distributed(const at::Tensor& tensor) {
+  if (!tensor.defined() || payload_of(tensor)) {
+    throw UsageError("distribute_tensor needs a plain tensor")
+        .fact("tensor", described(tensor))
+        .hint("redistribute changes the placements of a DTensor");
+  }
+  if (!tensor.is_leaf()) {
+    throw UsageError("distribute_tensor would cut the tensor off from its history")
+        .fact("tensor", described(tensor))
+        .hint("use from_local, which is differentiable, or detach() it first");
+  }
+}
+
+}  // namespace
+
+bool is_dtensor(const at::Tensor& tensor) { return static_cast<bool>(payload_of(tensor)); }
+
+DTensorSpec spec_of(const at::Tensor& tensor) { return payload_or_throw(tensor, "spec_of")->spec(); }
+
+Placements placements_of(const at::Tensor& tensor) {
+  return payload_or_throw(tensor, "placements_of")->spec().placements();
+}
+
+DeviceMesh mesh_of(const at::Tensor& tensor) {
+  const PayloadPtr payload = payload_or_throw(tensor, "mesh_of");
+  return payload->world().mesh(payload->spec().mesh());
+}
+
+World world_of(const at::Tensor& tensor) { return payload_or_throw(tensor, "world_of")->world(); }
+
+at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
+                             const Placements& placements, const DistributeOptions& options) {
+  claim_operators();
+  check_can_be_distributed(tensor);
+  const World world = World::of(mesh);
+  const DTensorSpec spec = spec_for(mesh, placements, options.order, meta_of(tensor));
+  const bool needs_grad = tensor.requires_grad();
+  at::Tensor result;
+  {
+    const BelowAutograd below;
+    const at::Tensor whole = tensor.detach();
+    at::Tensor tile;
+    if (options.source) {
+      const std::int64_t source = *options.source == -1 ? mesh.rank_at(Coordinate(mesh.ndim(), 0))
+                                                        : *options.source;
+      tile = scatter_from(world, whole, source, spec);
+    } else if (mesh.coordinate_of(world.rank())) {
+      const DTensorSpec everywhere =
+          spec.with_placements(Placements(mesh.ndim(), Replicate()));
+      tile = redistribute_tile(world, whole, everywhere, spec);
+      if (tile.is_same(whole)) tile = whole.clone();
+    } else {
+      tile = no_tile(spec);
+    }
+    result = outer_tensor(tile, spec, world);
+  }
+  return result.set_requires_grad(needs_grad);
+}
+
+at::Tensor to_local(const at::Tensor& tensor, const std::optional<Placements>& grad_placements) {
+  const PayloadPtr payload = payload_or_throw(tensor, "to_local");
+  return unwrap_tile(tensor, gradient_spec_for(payload->spec(), grad_placements));
+}
+
+at::Tensor full_tensor(const at::Tensor& tensor,
+                       const std::optional<Placements>& grad_placements) {
+  const PayloadPtr payload = payload_or_throw(tensor, "full_tensor");
+  const DTensorSpec whole =
+      payload->spec().with_placements(Placements(payload->spec().mesh().ndim(), Replicate()));
+  return unwrap_tile(move_to(tensor, whole, When::Now, std::nullopt),
+                     gradient_spec_for(whole, grad_placements));
+}
+
+at::Tensor redistribute(const at::Tensor& tensor, const Placements& placements,
+                        const RedistributeOptions& options) {
+  return redistribute(tensor, mesh_of(tensor), placements, options);
+}
+
+at::Tensor redistribute(const at::Tensor& tensor, const DeviceMesh& mesh,
+                        const Placements& placements, const RedistributeOptions& options) {
+  const PayloadPtr payload = payload_or_throw(tensor, "redistribute");
+  if (!(World::of(mesh) == payload->world())) {
+    throw UsageError("a tensor cannot move to a mesh of another world")
+        .fact("tensor", to_string(payload->spec()))
+        .fact("mesh", to_string(mesh))
+        .hint("make both meshes with one World");
+  }
+  const DTensorSpec to = spec_for(mesh, placements, options.order, payload->spec().meta());
+  return move_to(tensor, to, options.later ? When::Later : When::Now, options.wire);
+}
+
+std::vector<at::Tensor> local_map(const LocalFunction& function,
+                                  const std::vector<at::Tensor>& inputs,
+                                  const std::vector<Placements>& out_placements,
+                                  const LocalMapOptions& options) {
+  std::vector<at::Tensor> locals;
+  std::optional<DeviceMesh> mesh;
+  std::size_t index = 0;
+  for (const at::Tensor& input : inputs) {
+    if (!is_dtensor(input)) {
+      locals.push_back(input);
+      continue;
+    }
+    if (!mesh) mesh = mesh_of(input);
+    const at::Tensor placed = index < options.in_placements.size()
+                                  ? redistribute(input, options.in_placements[index])
+                                  : input;
+    locals.push_back(index < options.in_grad_placements.size()
+                         ? to_local(placed, options.in_grad_placements[index])
+                         : to_local(placed));
+    ++index;
+  }
+  if (!mesh) throw UsageError("local_map needs a DTensor among its inputs").hint("call the function itself");
+  std::vector<at::Tensor> results = function(locals);
+  if (results.size() != out_placements.size()) {
+    throw UsageError("local_map needs placements for each result")
+        .fact("results", std::to_string(results.size()))
+        .fact("out_placements", std::to_string(out_placements.size()))
+        .hint("list one Placements per result");
+  }
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    results[k] = from_local(results[k], *mesh, out_placements[k]);
+  }
+  return results;
+}
+
+}  // namespace tegula

@@ -1,0 +1,250 @@
+// The idea: every rank sends a row of numbers (dims, dtype, a hash of the placements, sizes) to all
+// ranks of the mesh, so that all of them see the same table, come to the same spec, or throw the same
+// error. One all-gather of a few dozen integers.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "tegula/base/error.h"
+#include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/call.h"
+#include "tegula/dispatch/differentiable.h"
+#include "tegula/spec/slices.h"
+#include "tegula/tensor/dtensor.h"
+
+namespace tegula {
+namespace {
+
+constexpr std::int64_t kMostDims = 28;
+
+// What one rank says of its tile.
+struct Row {
+  std::int64_t ndim = 0;
+  std::int64_t dtype = 0;
+  std::int64_t placements = 0;
+  Shape shape;
+};
+
+at::Tensor encoded(const at::Tensor& local, const std::string& placements) {
+  std::vector<std::int64_t> row(3 + kMostDims, 0);
+  row[0] = local.dim();
+  row[1] = static_cast<std::int64_t>(local.scalar_type());
+  row[2] = static_cast<std::int64_t>(std::hash<std::string>()(placements));
+  for (std::int64_t dim = 0; dim < std::min(local.dim(), kMostDims); ++dim) {
+    row[static_cast<std::size_t>(3 + dim)] = local.size(dim);
+  }
+  return at::tensor(row, at::TensorOptions(at::kLong)).unsqueeze(0);
+}
+
+Row decoded(const at::Tensor& table, std::int64_t index) {
+  const std::int64_t* row = table.const_data_ptr<std::int64_t>() + index * (3 + kMostDims);
+  return {row[0], row[1], row[2], Shape(row + 3, row + 3 + std::min(row[0], kMostDims))};
+}
+
+// The rows of all ranks of my fiber, by place in the mesh.
+struct Table {
+  std::vector<std::int64_t> ranks;
+  std::vector<Row> rows;
+};
+
+Table exchanged(const at::Tensor& local, const DeviceMesh& mesh, const World& world,
+                const std::string& placements) {
+  Table table{mesh.ranks(*mesh.fiber_of(world.rank())), {}};
+  const at::Tensor mine = encoded(local, placements);
+  at::Tensor all = mine;
+  if (table.ranks.size() > 1) {
+    const Group group = world.group({table.ranks.begin(), table.ranks.end()},
+                                    {"all of " + to_string(mesh), "", std::nullopt});
+    all = group.all_gather(mine, 0);
+  }
+  for (std::int64_t index = 0; index < all.size(0); ++index) {
+    table.rows.push_back(decoded(all, index));
+  }
+  return table;
+}
+
+[[noreturn]] void disagree(const std::string& sentence, const Table& table,
+                           const std::function<std::string(const Row&)>& say,
+                           const std::string& hint) {
+  std::map<std::string, std::vector<std::int64_t>> by_text;
+  for (std::size_t index = 0; index < table.rows.size(); ++index) {
+    by_text[say(table.rows[index])].push_back(table.ranks[index]);
+  }
+  UsageError error(sentence);
+  for (const auto& [text, ranks] : by_text) {
+    std::move(error).fact((ranks.size() == 1 ? "rank " : "ranks ") + join(ranks), text);
+  }
+  throw std::move(error).hint(hint);
+}
+
+std::string shape_text(const Row& row) {
+  return std::string(c10::toString(static_cast<at::ScalarType>(row.dtype))) + bracketed(row.shape);
+}
+
+void check_alike(const Table& table) {
+  const Row& first = table.rows.front();
+  for (const Row& row : table.rows) {
+    if (row.ndim != first.ndim || row.dtype != first.dtype) {
+      disagree("from_local got tiles of different dims or element types", table, shape_text,
+               "give every rank a tile of the same number of dims and dtype");
+    }
+    if (row.placements != first.placements) {
+      disagree(
+          "from_local got different placements", table,
+          [](const Row& one) { return "placements " + std::to_string(one.placements); },
+          "call it with the same mesh, placements and order on all ranks");
+    }
+  }
+}
+
+// The place along the cutting axes, the first slowest.
+std::int64_t shard_index(const std::vector<std::size_t>& axes, const DeviceMesh& mesh,
+                         const Coordinate& at) {
+  std::int64_t index = 0;
+  for (std::size_t axis : axes) index = index * mesh.axes()[axis].size + at[axis];
+  return index;
+}
+
+// Sizes along one dim of the shards that these axes cut. All ranks with the same shard must agree.
+std::vector<std::int64_t> shard_sizes(const Table& table, const DeviceMesh& mesh, std::int64_t dim,
+                                      const std::vector<std::size_t>& axes) {
+  std::int64_t count = 1;
+  for (std::size_t axis : axes) count *= mesh.axes()[axis].size;
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(count), -1);
+  for (std::size_t index = 0; index < table.rows.size(); ++index) {
+    const Coordinate at = *mesh.coordinate_of(table.ranks[index]);
+    std::int64_t& size = sizes[static_cast<std::size_t>(shard_index(axes, mesh, at))];
+    const std::int64_t said = table.rows[index].shape[static_cast<std::size_t>(dim)];
+    if (size == -1) size = said;
+    if (size != said) {
+      disagree("from_local got tiles whose sizes differ along dim " + std::to_string(dim) +
+                   ", which should be the same",
+               table, shape_text,
+               axes.empty() ? "a dim that no axis cuts has one size on all ranks"
+                            : "replicas of a shard have one size");
+    }
+  }
+  return sizes;
+}
+
+ShardOrder order_of(const Placements& placements, const ShardOrder& given) {
+  if (given.empty()) return default_shard_order(placements);
+  check_shard_order(given, placements);
+  return given;
+}
+
+Placements with_positive_dims(const Placements& placements, std::int64_t ndim) {
+  Placements result = placements;
+  for (Placement& placement : result) {
+    const Shard* shard = as_shard(placement);
+    if (shard && shard->dim() < 0) placement = Shard(shard->dim() + ndim, shard->cut());
+    shard = as_shard(placement);
+    if (shard && (shard->dim() < 0 || shard->dim() >= ndim)) {
+      throw UsageError("a placement cuts a dim that the tile does not have")
+          .fact("placements", to_string(placements))
+          .fact("dims", std::to_string(ndim))
+          .hint("cut one of its dims");
+    }
+  }
+  return result;
+}
+
+DTensorSpec spec_from(const Table& table, const DeviceMesh& mesh, const Placements& placements,
+                      const FromLocalOptions& options, at::ScalarType type) {
+  const std::int64_t ndim = table.rows.front().ndim;
+  Placements cut = with_positive_dims(placements, ndim);
+  const ShardOrder order = order_of(cut, options.order);
+  Shape shape;
+  for (std::int64_t dim = 0; dim < ndim; ++dim) {
+    std::vector<std::size_t> axes;
+    for (const ShardOrderEntry& entry : order) {
+      if (entry.dim == dim) axes = entry.axes;
+    }
+    const std::vector<std::int64_t> sizes = shard_sizes(table, mesh, dim, axes);
+    shape.push_back(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}));
+    const bool all_even = std::all_of(axes.begin(), axes.end(), [&](std::size_t axis) {
+      return as_shard(cut[axis])->cut().is_even();
+    });
+    if (!all_even || axes.empty()) continue;
+    std::vector<std::int64_t> ranks;
+    for (std::size_t axis : axes) ranks.push_back(mesh.axes()[axis].size);
+    const std::vector<Cut> cuts = ragged_cuts(ranks, sizes);
+    for (std::size_t k = 0; k < axes.size(); ++k) cut[axes[k]] = Shard(dim, cuts[k]);
+  }
+  if (options.shape && *options.shape != shape) {
+    disagree("from_local's tiles do not add up to the shape " + bracketed(*options.shape) +
+                 " but to " + bracketed(shape),
+             table, shape_text, "check the shape, or leave it out");
+  }
+  return {mesh, cut, order,
+          options.stride ? TensorMeta(shape, *options.stride, dtype_of(type))
+                         : TensorMeta(shape, dtype_of(type))};
+}
+
+void check_tiles(const Table& table, const DTensorSpec& spec) {
+  for (std::size_t index = 0; index < table.rows.size(); ++index) {
+    const Coordinate at = *spec.mesh().coordinate_of(table.ranks[index]);
+    if (table.rows[index].shape != local_shape(spec, at)) {
+      disagree("from_local got tiles that the placements do not cut", table, shape_text,
+               "rank " + std::to_string(table.ranks[index]) + " should hold " +
+                   bracketed(local_shape(spec, at)) + " of " + to_string(spec));
+    }
+  }
+}
+
+DTensorSpec unchecked_spec(const at::Tensor& local, const DeviceMesh& mesh,
+                           const Placements& placements, const FromLocalOptions& options) {
+  const Placements cut = with_positive_dims(placements, local.dim());
+  const Shape shape =
+      options.shape ? *options.shape : whole_shape(local.sizes().vec(), mesh, cut);
+  const DType dtype = dtype_of(local.scalar_type());
+  return {mesh, cut, order_of(cut, options.order),
+          options.stride ? TensorMeta(shape, *options.stride, dtype) : TensorMeta(shape, dtype)};
+}
+
+}  // namespace
+
+at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
+                      const FromLocalOptions& options) {
+  const World world = World::of(mesh);
+  if (is_dtensor(local) || !local.defined() || local.layout() != at::kStrided) {
+    throw UsageError("from_local needs a plain strided tensor")
+        .fact("tensor", described(local))
+        .hint("give the tile that this rank holds");
+  }
+  if (local.dim() > kMostDims || placements.size() != mesh.ndim()) {
+    throw UsageError("from_local needs one placement per mesh axis, and at most " +
+                     std::to_string(kMostDims) + " dims")
+        .fact("placements", to_string(placements))
+        .fact("mesh", to_string(mesh))
+        .fact("tile", described(local))
+        .hint("list one placement for each axis");
+  }
+  const bool inside = mesh.coordinate_of(world.rank()).has_value();
+  if (!inside && !options.shape) {
+    throw UsageError("a rank outside of the mesh must say the whole shape")
+        .fact("mesh", to_string(mesh))
+        .fact("rank", std::to_string(world.rank()))
+        .hint("give FromLocalOptions::shape");
+  }
+  const std::string said =
+      to_string(placements) + to_string(options.order) + to_string(mesh);
+  const DTensorSpec spec = [&] {
+    if (!inside || !options.check) return unchecked_spec(local, mesh, placements, options);
+    const Table table = exchanged(local, mesh, world, said);
+    check_alike(table);
+    DTensorSpec found = spec_from(table, mesh, placements, options, local.scalar_type());
+    check_tiles(table, found);
+    return found;
+  }();
+  const DTensorSpec grad_spec = options.grad_placements
+                                    ? spec.with_placements(*options.grad_placements)
+                                    : gradient_spec(spec);
+  return wrap_tile(local, spec, grad_spec, world);
+}
+
+}  // namespace tegula
