@@ -10,9 +10,19 @@
 //   bridge/tiles.h         cutting a plain tensor into tiles and joining them
 //   comm/world.h           World: the ranks of a job, run_ranks; meshes over them
 //   comm/group.h           Group: collectives among some of them
+//   tensor/dtensor.h       the distributed tensor: distribute, redistribute, local and whole
+//   tensor/factories.h     distributed tensors from nothing
+//   tensor/module.h        whole modules
+//   dispatch/guards.h      scoped switches
+//   dispatch/random.h      seeds
 #pragma once
 
 #include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/world.h"
 #include "tegula/core.h"
+#include "tegula/dispatch/guards.h"
+#include "tegula/dispatch/random.h"
+#include "tegula/tensor/dtensor.h"
+#include "tegula/tensor/factories.h"
+#include "tegula/tensor/module.h"
