@@ -12,11 +12,13 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "tegula/base/error.h"
 #include "tegula/comm/world.h"
 #include "tegula/dispatch/guards.h"
+#include "tegula/dispatch/host_errors.h"
 #include "tegula/dispatch/random.h"
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
@@ -39,19 +41,32 @@ ErrorClasses& error_classes() {
   return classes;
 }
 
+void set_python_error(const Error& error) {
+  PyObject* type = error_classes().internal;
+  if (dynamic_cast<const UsageError*>(&error) != nullptr) type = error_classes().usage;
+  if (dynamic_cast<const CommError*>(&error) != nullptr) type = error_classes().comm;
+  PyErr_SetString(type, error.what());
+}
+
+// What our own functions throw.
 void translate(std::exception_ptr error) {
   if (!error) return;
   try {
     std::rethrow_exception(error);
-  } catch (const UsageError& e) {
-    PyErr_SetString(error_classes().usage, e.what());
-  } catch (const CommError& e) {
-    PyErr_SetString(error_classes().comm, e.what());
-  } catch (const InternalError& e) {
-    PyErr_SetString(error_classes().internal, e.what());
+  } catch (const Error& e) {
+    set_python_error(e);
   } catch (const c10::Error&) {
     torch::translate_exception_to_python(std::current_exception());
   }
+}
+
+// What torch's functions throw when they run ours.
+void throw_python_error(const Error& error) {
+  const py::gil_scoped_acquire locked;
+  set_python_error(error);
+  python_error carried;
+  carried.persist();
+  throw carried;
 }
 
 void bind_errors(py::module_& module) {
@@ -67,6 +82,7 @@ void bind_errors(py::module_& module) {
   error_classes().comm = define("CommError", "A peer or a link failed.", base);
   error_classes().internal = define("InternalError", "A bug in Tegula; please report it.", base);
   py::register_local_exception_translator(translate);
+  set_host_error_translator(throw_python_error);
 }
 
 template <class T>
@@ -230,30 +246,35 @@ at::TensorOptions options_of(std::optional<at::ScalarType> dtype, bool requires_
   return at::TensorOptions().dtype(dtype).requires_grad(requires_grad);
 }
 
-template <class... Args>
-using FactoryFunction = std::type_identity_t<at::Tensor (*)(
-    Args..., const DeviceMesh&, const Placements&, const at::TensorOptions&)>;
+using Number = std::variant<bool, std::int64_t, double, c10::complex<double>>;
 
-template <class... Args>
-void bind_factory(py::module_& module, const char* name, FactoryFunction<Args...> make) {
+at::Scalar in_cpp(const Number& number) {
+  return std::visit([](auto value) { return at::Scalar(value); }, number);
+}
+std::int64_t in_cpp(std::int64_t number) { return number; }
+const Shape& in_cpp(const Shape& shape) { return shape; }
+
+// A factory that takes these before (mesh, placements, options).
+template <class... Args, class Make>
+void bind_factory(py::module_& module, const char* name, Make make) {
   module.def(
       name,
-      [make](std::decay_t<Args>... args, const DeviceMesh& mesh, const Placements& placements,
+      [make](const Args&... args, const DeviceMesh& mesh, const Placements& placements,
              std::optional<at::ScalarType> dtype, bool requires_grad) {
-        return make(args..., mesh, placements, options_of(dtype, requires_grad));
+        return make(in_cpp(args)..., mesh, placements, options_of(dtype, requires_grad));
       },
       Unlocked());
 }
 
 void bind_factories(py::module_& module) {
-  bind_factory<const Shape&>(module, "empty", &empty);
-  bind_factory<const Shape&>(module, "zeros", &zeros);
-  bind_factory<const Shape&>(module, "ones", &ones);
-  bind_factory<const Shape&, const at::Scalar&>(module, "full", &full);
-  bind_factory<const at::Scalar&, const at::Scalar&, const at::Scalar&>(module, "arange", &arange);
-  bind_factory<const Shape&>(module, "rand", &rand);
-  bind_factory<const Shape&>(module, "randn", &randn);
-  bind_factory<std::int64_t, std::int64_t, const Shape&>(module, "randint", &randint);
+  bind_factory<Shape>(module, "empty", &empty);
+  bind_factory<Shape>(module, "zeros", &zeros);
+  bind_factory<Shape>(module, "ones", &ones);
+  bind_factory<Shape, Number>(module, "full", &full);
+  bind_factory<Number, Number, Number>(module, "arange", &arange);
+  bind_factory<Shape>(module, "rand", &rand);
+  bind_factory<Shape>(module, "randn", &randn);
+  bind_factory<std::int64_t, std::int64_t, Shape>(module, "randint", &randint);
   bind_factory<std::int64_t, std::int64_t>(module, "eye", &eye);
 }
 

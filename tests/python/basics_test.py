@@ -116,6 +116,8 @@ class Tensors(unittest.TestCase):
         self.check(tg.ones(shape, MESH, cut, dtype=torch.int32), torch.ones(shape, dtype=torch.int32))
         self.check(tg.full(shape, 2.5, MESH, cut), torch.full(shape, 2.5))
         self.check(tg.arange(0, 10, 3, MESH, cut), torch.arange(0, 10, 3))
+        self.check(tg.full(shape, 1j, MESH, cut, dtype=torch.complex64), torch.full(shape, 1j))
+        self.check(tg.full(shape, True, MESH, cut, dtype=torch.bool), torch.full(shape, True))
         self.check(tg.eye(4, 3, MESH, cut), torch.eye(4, 3))
         self.assertEqual(tg.empty(shape, MESH, cut, requires_grad=True).requires_grad, True)
         self.assertEqual(tg.randint(2, 4, shape, MESH, cut).dtype, torch.int64)
