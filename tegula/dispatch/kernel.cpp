@@ -13,6 +13,7 @@
 #include "tegula/base/error.h"
 #include "tegula/dispatch/call.h"
 #include "tegula/dispatch/guards.h"
+#include "tegula/dispatch/host_errors.h"
 #include "tegula/dispatch/in_tiles.h"
 #include "tegula/dispatch/leaf_gradient.h"
 #include "tegula/dispatch/local_call.h"
@@ -154,15 +155,19 @@ void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results
 
 void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                         torch::jit::Stack* stack) {
-  const Call call(op, facts_, *stack);
-  replace_top(stack, call.arguments().size(), run(call));
+  with_host_errors([&] {
+    const Call call(op, facts_, *stack);
+    replace_top(stack, call.arguments().size(), run(call));
+  });
 }
 
 void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                                  torch::jit::Stack* stack) {
-  const Call call(op, facts_, *stack);
-  if (call.has_dtensors()) call.check_plain_tensors();
-  make_plain_what_is_read(call, stack);
+  with_host_errors([&] {
+    const Call call(op, facts_, *stack);
+    if (call.has_dtensors()) call.check_plain_tensors();
+    make_plain_what_is_read(call, stack);
+  });
   const ImplicitReplication own_tensors;
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
 }
