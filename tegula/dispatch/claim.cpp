@@ -49,13 +49,9 @@ class Claims {
   void claim_new() {
     if (!news_.load(std::memory_order_acquire)) return;
     const std::lock_guard claiming(claiming_);
-    std::vector<c10::OperatorHandle> ops;
-    {
-      const std::lock_guard lock(noted_mutex_);
-      ops.swap(noted_);
-      news_.store(false, std::memory_order_release);
+    for (std::vector<c10::OperatorHandle> ops = take_noted(); !ops.empty(); ops = take_noted()) {
+      for (const c10::OperatorHandle& op : ops) claim(op);
     }
-    for (const c10::OperatorHandle& op : ops) claim(op);
   }
 
   void note(const c10::OperatorHandle& op) {
@@ -70,6 +66,13 @@ class Claims {
   }
 
  private:
+  // There is no news only when all that was noted is claimed: other threads do not wait then.
+  std::vector<c10::OperatorHandle> take_noted() {
+    const std::lock_guard lock(noted_mutex_);
+    if (noted_.empty()) news_.store(false, std::memory_order_release);
+    return std::exchange(noted_, {});
+  }
+
   Claims() {
     for (DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3,
                             DispatchKey::Meta, DispatchKey::AutogradMeta}) {
