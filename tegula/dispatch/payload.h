@@ -58,8 +58,9 @@ class Payload final : public c10::BackendMeta {
   at::Tensor resolved_tile() const;
   // Null if it is on its way, or this is a Link.
   const at::Tensor* tile_at_hand() const { return link_ || later_ ? nullptr : &tile_; }
-  // The whole tensor, plain, strides as the spec says. Communicates. If every rank holds the whole,
-  // this is the tile itself, so that writing to it writes to the tensor.
+  // The whole tensor, plain and dense, its dims in memory in the order that the spec says.
+  // Communicates. If every rank holds the whole, this is the tile itself, so that writing to it
+  // writes to the tensor.
   at::Tensor whole() const;
   // Makes the tensor equal to this plain whole one. Does not communicate unless this is a Link.
   // O(tile).
