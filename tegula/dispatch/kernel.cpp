@@ -6,12 +6,14 @@
 #include <c10/core/AutogradState.h>
 #include <c10/core/InferenceMode.h>
 
+#include <map>
 #include <mutex>
 #include <set>
 
 #include "tegula/base/error.h"
 #include "tegula/dispatch/call.h"
 #include "tegula/dispatch/guards.h"
+#include "tegula/dispatch/host_errors.h"
 #include "tegula/dispatch/in_tiles.h"
 #include "tegula/dispatch/leaf_gradient.h"
 #include "tegula/dispatch/local_call.h"
@@ -33,13 +35,9 @@ Values view_results(const Call& call) {
   // a view of a normal tensor is a normal tensor
   const c10::InferenceMode mode(c10::InferenceMode::is_enabled() && base.is_inference());
   c10::List<at::Tensor> views;
-  for (PayloadPtr& payload : views_of(call)) {
-    at::Tensor view = outer_tensor(payload);
-    if (!payload->link() && payload->coordinate()) {
-      const at::Tensor tile = payload->tile();
-      if (tile.is_conj()) view._set_conj(true);
-      if (tile.is_neg()) view._set_neg(true);
-    }
+  for (const ViewResult& result : views_of(call)) {
+    const at::Tensor view = outer_tensor(result.payload);
+    view.unsafeGetTensorImpl()->set_storage_offset(result.storage_offset);
     views.push_back(view);
   }
   const bool is_list = call.op().schema().returns()[0].type()->kind() == c10::TypeKind::ListType;
@@ -65,7 +63,9 @@ Values change_geometry(const Call& call, const c10::OperatorHandle& view_op) {
   const OpFacts facts(view_op);
   const at::Tensor self = call.arguments()[0].toTensor();
   const Call view(view_op, facts, call.arguments());
-  install(self, views_of(view).front());
+  const ViewResult result = views_of(view).front();
+  install(self, result.payload);
+  self.unsafeGetTensorImpl()->set_storage_offset(result.storage_offset);
   return {self};
 }
 
@@ -131,6 +131,23 @@ Values run(const Call& call) {
   return call.facts().is_random ? run_random(call) : run_universal(call);
 }
 
+// Some compositions read the elements of an argument themselves: lengths, places to split at.
+void make_plain_what_is_read(const Call& call, torch::jit::Stack* stack) {
+  static const std::map<std::string, std::vector<std::size_t>> read = {
+      {"aten::tensor_split.tensor_indices_or_sections", {1}},
+      {"aten::ctc_loss.Tensor", {2, 3}},
+  };
+  const auto found = read.find(call.facts().name);
+  if (found == read.end()) return;
+  for (std::size_t index : found->second) {
+    c10::IValue& argument = (*stack)[stack->size() - call.arguments().size() + index];
+    if (const PayloadPtr payload = payload_of(argument.toTensor())) {
+      const BelowAutograd below;
+      argument = payload->whole();
+    }
+  }
+}
+
 void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results) {
   stack->erase(stack->end() - static_cast<std::ptrdiff_t>(arguments), stack->end());
   for (c10::IValue& result : results) stack->push_back(std::move(result));
@@ -140,14 +157,19 @@ void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results
 
 void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                         torch::jit::Stack* stack) {
-  const Call call(op, facts_, *stack);
-  replace_top(stack, call.arguments().size(), run(call));
+  with_host_errors([&] {
+    const Call call(op, facts_, *stack);
+    replace_top(stack, call.arguments().size(), run(call));
+  });
 }
 
 void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                                  torch::jit::Stack* stack) {
-  const Call call(op, facts_, *stack);
-  if (call.has_dtensors()) call.check_plain_tensors();
+  with_host_errors([&] {
+    const Call call(op, facts_, *stack);
+    if (call.has_dtensors()) call.check_plain_tensors();
+    make_plain_what_is_read(call, stack);
+  });
   const ImplicitReplication own_tensors;
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
 }

@@ -54,6 +54,10 @@ class Payload final : public c10::BackendMeta {
   }
   // This rank's tile. Waits for it if it is on its way; communicates if this is a Link.
   at::Tensor tile() const;
+  // The tile as its bytes say it: without a conjugation or negation that is still to be done.
+  at::Tensor resolved_tile() const;
+  // Null if it is on its way, or this is a Link.
+  const at::Tensor* tile_at_hand() const { return link_ || later_ ? nullptr : &tile_; }
   // The whole tensor, plain, strides as the spec says. Communicates. If every rank holds the whole,
   // this is the tile itself, so that writing to it writes to the tensor.
   at::Tensor whole() const;

@@ -3,9 +3,8 @@
 // replicas of each other.
 #include "tegula/plan/deliveries.h"
 
-#include <algorithm>
-#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "tegula/base/error.h"

@@ -157,7 +157,6 @@ TEST(Transfer, ADifferentTensorIsRefused) {
 }
 
 TEST(Scatter, AnyRanksTensorReachesTheWholeMesh) {
-  const DeviceMesh mesh({{"a", 2}, {"b", 2}});
   for (int source : {0, 3, 4}) {
     for (const char* as : {"[R, R]", "[S(0), S(1)]", "[S(0)[1], S(0)[0]]", "[P(sum), S(1)]"}) {
       const DTensorSpec to =

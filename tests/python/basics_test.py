@@ -1,0 +1,226 @@
+"""The Python face: what a program does first. Run by any number of ranks: tegula run -n 2 python basics_test.py"""
+import copy
+import unittest
+
+import torch
+from torch import nn
+
+import tegula as tg
+
+tg.init(timeout=60)
+MESH = tg.init_device_mesh("cpu", (tg.size(),), mesh_dim_names=("tp",))
+
+
+def same_everywhere(*shape):
+    """A tensor of numbers that all ranks have."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(11, 6)
+        self.up = nn.Linear(6, 7)
+        self.norm = nn.LayerNorm(7)
+        self.down = nn.Linear(7, 6)
+        self.out = nn.Linear(6, 11, bias=False)
+        self.out.weight = self.embed.weight  # tied
+        self.register_buffer("scale", torch.full((6,), 0.5))
+
+    def forward(self, words):
+        x = self.embed(words) * self.scale
+        return self.out(x + self.down(torch.relu(self.norm(self.up(x)))))
+
+
+class Words(unittest.TestCase):
+    def test_a_mesh_knows_its_axes_and_this_rank(self):
+        self.assertEqual(MESH.axes, (("tp", tg.size()),))
+        self.assertEqual((MESH.names, MESH.shape, MESH.ndim, MESH.size()), (("tp",), (tg.size(),), 1, tg.size()))
+        self.assertEqual(MESH.coordinate, (tg.rank(),))
+        self.assertEqual(MESH["tp"], MESH)
+        self.assertEqual(repr(MESH), f"(tp={tg.size()})")
+
+    def test_axes_of_two_have_names(self):
+        mesh = tg.init_device_mesh("cpu", (1, tg.size()), mesh_dim_names=("dp", "tp"))
+        self.assertEqual(repr(mesh["tp"]), f"(tp={tg.size()}) of (dp=1, tp={tg.size()})")
+        self.assertEqual(mesh["tp", "dp"].shape, (tg.size(), 1))
+        with self.assertRaisesRegex(tg.UsageError, "pp"):
+            mesh["pp"]
+
+    def test_names_and_sizes_of_a_mesh_must_fit(self):
+        with self.assertRaisesRegex(tg.UsageError, "1 sizes of axes, but 2 names"):
+            tg.init_device_mesh("cpu", (1,), mesh_dim_names=("dp", "tp"))
+
+    def test_placements_print_and_compare(self):
+        self.assertEqual(repr([tg.Replicate(), tg.Shard(1), tg.Partial()]), "[R, S(1), P(sum)]")
+        self.assertEqual(repr(tg.Shard(0, sizes=[3, 1])), "S(0, sizes=[3, 1])")
+        self.assertEqual(tg.Shard(0), tg.Shard(0))
+        self.assertNotEqual(tg.Shard(0), tg.Shard(1))
+        self.assertNotEqual(tg.Shard(0), tg.Replicate())
+        self.assertEqual(len({tg.Partial("max"), tg.Partial("max"), tg.Partial("min")}), 2)
+        self.assertEqual((tg.Shard(2).dim, tg.Partial("avg").reduce_op), (2, "avg"))
+
+    def test_an_unknown_reduction_is_named(self):
+        with self.assertRaisesRegex(tg.UsageError, "median"):
+            tg.Partial("median")
+
+    def test_errors_are_runtime_errors(self):
+        self.assertTrue(issubclass(tg.UsageError, tg.Error) and issubclass(tg.Error, RuntimeError))
+
+
+class Tensors(unittest.TestCase):
+    def check(self, actual, expected):
+        torch.testing.assert_close(tg.full_tensor(actual), expected)
+
+    def test_a_distributed_tensor_is_a_tensor_of_the_whole_shape(self):
+        x = same_everywhere(5, 3)
+        d = tg.distribute_tensor(x, MESH, [tg.Shard(0)])
+        self.assertIs(type(d), torch.Tensor)
+        self.assertTrue(tg.is_dtensor(d) and not tg.is_dtensor(x))
+        self.assertEqual(d.shape, x.shape)
+        self.assertEqual(tg.placements(d), (tg.Shard(0),))
+        self.assertEqual(tg.mesh(d), MESH)
+        self.assertEqual(tg.spec(d), f"f32[5, 3] on (tp={tg.size()}) as [S(0)]")
+        self.check(d, x)
+
+    def test_the_first_rank_of_the_mesh_has_the_data(self):
+        d = tg.distribute_tensor(torch.full((4,), float(tg.rank())), MESH, [tg.Shard(0)])
+        self.check(d, torch.zeros(4))
+        last = tg.size() - 1
+        d = tg.distribute_tensor(torch.full((4,), float(tg.rank())), MESH, src_data_rank=last)
+        self.check(d, torch.full((4,), float(last)))
+
+    def test_tiles_form_a_tensor(self):
+        d = tg.from_local(torch.full((tg.rank() + 1, 2), float(tg.rank())), MESH, [tg.Shard(0)])
+        expected = torch.cat([torch.full((r + 1, 2), float(r)) for r in range(tg.size())])
+        self.check(d, expected)
+        self.assertEqual(tg.to_local(d).shape, (tg.rank() + 1, 2))
+
+    def test_parts_add_up(self):
+        d = tg.from_local(torch.ones(3), MESH, [tg.Partial("sum")])
+        self.check(d, torch.full((3,), float(tg.size())))
+        self.assertEqual(d.sum().item(), 3.0 * tg.size())
+
+    def test_redistribute_keeps_the_values(self):
+        x = same_everywhere(5, 3)
+        d = tg.distribute_tensor(x, MESH, [tg.Shard(0)])
+        for placement in (tg.Replicate(), tg.Shard(1), tg.Partial("sum")):
+            for async_op in (False, True):
+                moved = tg.redistribute(d, placements=[placement], async_op=async_op)
+                self.assertEqual(tg.placements(moved), (placement,))
+                self.check(moved, x)
+
+    def test_factories_make_tiles(self):
+        shape, cut = (5, 3), [tg.Shard(0)]
+        self.check(tg.zeros(shape, MESH, cut), torch.zeros(shape))
+        self.check(tg.ones(shape, MESH, cut, dtype=torch.int32), torch.ones(shape, dtype=torch.int32))
+        self.check(tg.full(shape, 2.5, MESH, cut), torch.full(shape, 2.5))
+        self.check(tg.arange(0, 10, 3, MESH, cut), torch.arange(0, 10, 3))
+        self.check(tg.full(shape, 1j, MESH, cut, dtype=torch.complex64), torch.full(shape, 1j))
+        self.check(tg.full(shape, True, MESH, cut, dtype=torch.bool), torch.full(shape, True))
+        self.check(tg.eye(4, 3, MESH, cut), torch.eye(4, 3))
+        self.assertEqual(tg.empty(shape, MESH, cut, requires_grad=True).requires_grad, True)
+        self.assertEqual(tg.randint(2, 4, shape, MESH, cut).dtype, torch.int64)
+
+    def test_random_numbers_do_not_depend_on_the_placement(self):
+        wholes = []
+        for placement in (tg.Shard(0), tg.Shard(1), tg.Replicate()):
+            tg.manual_seed(3)
+            wholes.append(tg.full_tensor(tg.randn((5, 3), MESH, [placement])))
+        torch.testing.assert_close(wholes[1:], [wholes[0]] * 2, rtol=0, atol=0)
+
+    def test_the_state_of_the_generator_comes_back(self):
+        state = tg.rng_state()
+        first = tg.full_tensor(tg.rand((5,), MESH, [tg.Shard(0)]))
+        self.assertNotEqual(tg.rng_state(), state)
+        tg.set_rng_state(state)
+        self.check(tg.rand((5,), MESH, [tg.Replicate()]), first)
+
+    def test_printing_shows_values_and_spec(self):
+        text = tg.to_string(tg.arange(0, 4, 1, MESH, [tg.Shard(0)]))
+        self.assertIn("3", text)
+        self.assertIn(f"on (tp={tg.size()}) as [S(0)]", text)
+
+    def test_plain_tensors_need_a_guard(self):
+        d, x = tg.ones((4,), MESH, [tg.Shard(0)]), torch.arange(4.0)
+        with self.assertRaisesRegex(RuntimeError, "tegula: "):
+            d + x
+        with tg.implicit_replication(), tg.implicit_replication():
+            self.check(d + x, 1 + x)
+        with self.assertRaises(RuntimeError):
+            d + x
+
+    def test_asking_a_plain_tensor_for_its_spec_is_refused(self):
+        with self.assertRaises(tg.UsageError):
+            tg.spec(torch.ones(2))
+
+    def test_a_refused_operator_throws_our_error(self):
+        with self.assertRaises(tg.UsageError):
+            tg.ones((4,), MESH, [tg.Shard(0)]) + torch.arange(4.0)
+
+
+class Gradients(unittest.TestCase):
+    def test_gradients_are_those_of_the_plain_program(self):
+        w, x = same_everywhere(7, 5).requires_grad_(), same_everywhere(4, 5)
+        nn.functional.linear(x, w).relu().square().sum().backward()
+        for placement in (tg.Shard(0), tg.Shard(1), tg.Replicate()):
+            dw = tg.distribute_tensor(w.detach(), MESH, [placement]).requires_grad_()
+            dx = tg.distribute_tensor(x, MESH, [tg.Shard(0)])
+            nn.functional.linear(dx, dw).relu().square().sum().backward()
+            self.assertEqual(tg.placements(dw.grad), (placement,))
+            torch.testing.assert_close(tg.full_tensor(dw.grad), w.grad)
+
+    def test_gradients_pass_through_local_code(self):
+        x = same_everywhere(5, 3).requires_grad_()
+        d = tg.distribute_tensor(x, MESH, [tg.Shard(0)])
+        self.assertTrue(d.is_leaf and d.requires_grad)
+        doubled = tg.from_local(2 * tg.to_local(d), MESH, [tg.Shard(0)], shape=d.shape, stride=d.stride())
+        tg.full_tensor(doubled).square().sum().backward()
+        torch.testing.assert_close(tg.full_tensor(d.grad), 8 * x.detach())
+
+
+class Modules(unittest.TestCase):
+    def partition(self, name, parameter):
+        return {"embed.weight": [tg.Shard(0)], "up.weight": [tg.Shard(0)], "up.bias": [tg.Shard(0)],
+                "down.weight": [tg.Shard(1)]}.get(name)
+
+    def model(self):
+        torch.manual_seed(5)
+        return Model().double()
+
+    def test_conversion_is_in_place(self):
+        model = self.model()
+        weight = model.up.weight
+        weight.grad = torch.ones_like(weight)
+        self.assertIs(tg.distribute_module(model, MESH, self.partition), model)
+        self.assertIs(model.up.weight, weight)
+        self.assertEqual(tg.placements(weight), (tg.Shard(0),))
+        self.assertEqual(tg.placements(weight.grad), (tg.Shard(0),))
+        self.assertIs(model.out.weight, model.embed.weight)
+        self.assertEqual(tg.placements(model.out.weight), (tg.Shard(0),))
+        self.assertEqual(tg.placements(model.scale), (tg.Replicate(),))
+        self.assertTrue(all(p.is_leaf and isinstance(p, nn.Parameter) for p in model.parameters()))
+
+    def test_training_equals_the_plain_model(self):
+        plain = self.model()
+        placed = tg.distribute_module(copy.deepcopy(plain), MESH, self.partition)
+        plain_optimizer = torch.optim.AdamW(plain.parameters(), lr=0.1)
+        optimizer = torch.optim.AdamW(placed.parameters(), lr=0.1)
+        words = torch.randint(11, (3, 4), generator=torch.Generator().manual_seed(0))
+        targets = words.roll(1)
+        placed_words = tg.distribute_tensor(words, MESH, [tg.Shard(0)])
+        placed_targets = tg.distribute_tensor(targets, MESH, [tg.Shard(0)])
+        for _ in range(3):
+            for model, inputs, wanted, step in ((plain, words, targets, plain_optimizer),
+                                                (placed, placed_words, placed_targets, optimizer)):
+                step.zero_grad()
+                loss = nn.functional.cross_entropy(model(inputs).flatten(0, 1), wanted.flatten())
+                loss.backward()
+                step.step()
+            for (name, p), q in zip(plain.named_parameters(), placed.parameters()):
+                torch.testing.assert_close(tg.full_tensor(q.grad), p.grad, msg=lambda m, n=name: f"gradient of {n}: {m}")
+                torch.testing.assert_close(tg.full_tensor(q), p, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

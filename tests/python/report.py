@@ -1,0 +1,80 @@
+"""What came of the samples of torch's operators."""
+import collections
+import json
+import os
+
+LEAST_RIGHT = 97.0
+BAD = ("wrong", "out of step", "hang", "crash")
+OUTCOMES = ("right", "refused", "error", *BAD)
+
+
+class Report:
+    """Outcomes by operator; rank 0 also writes each to a file as it comes."""
+
+    def __init__(self, path, resume):
+        self.outcomes = collections.defaultdict(list)  # op -> [(sample, outcome, message, inputs)]
+        self.milliseconds = collections.Counter()
+        self.begun = None
+        if resume:
+            self.read(path)
+        self.file = open(path, "a" if resume else "w", encoding="utf-8") if path else None
+
+    def read(self, path):
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as lines:
+                for line in map(json.loads, lines):
+                    if line["outcome"] == "begun":
+                        self.begun = line
+                    else:
+                        self.begun = None
+                        self.note(line)
+        if self.begun:
+            self.note({**self.begun, "outcome": "crash", "message": "the process died"})
+
+    def note(self, line):
+        self.outcomes[line["op"]].append((line["sample"], line["outcome"], line["message"], line["inputs"]))
+        self.milliseconds[line["op"]] += line.get("ms", 0)
+
+    def has(self, name, sample):
+        return any(entry[0] == sample for entry in self.outcomes[name])
+
+    def begin(self, name, sample, inputs):
+        self.begun = {"op": name, "sample": sample, "inputs": inputs, "outcome": "begun", "message": ""}
+        self.write(self.begun)
+
+    def end(self, kind, message, milliseconds):
+        line = {**self.begun, "outcome": kind, "message": message, "ms": round(milliseconds, 1)}
+        self.begun = None
+        self.note(line)
+        self.write(line)
+
+    def write(self, line):
+        if self.file:
+            self.file.write(json.dumps(line) + "\n")
+            self.file.flush()
+
+    def counts(self):
+        return collections.Counter(outcome for entries in self.outcomes.values() for _, outcome, _, _ in entries)
+
+    def is_good(self):
+        counts = self.counts()
+        return not any(counts[kind] for kind in BAD) and counts["right"] * 100 >= LEAST_RIGHT * counts.total()
+
+    def print(self, list_refused, slow):
+        counts = self.counts()
+        entries = {op: e for op, e in self.outcomes.items() if e}
+        right_ops = sum(all(outcome == "right" for _, outcome, _, _ in e) for e in entries.values())
+        for op, samples in sorted(entries.items()):
+            for kind in OUTCOMES[1:]:
+                self.print_kind(op, kind, [s for s in samples if s[1] == kind], list_refused)
+        for op, ms in self.milliseconds.most_common(slow):
+            print(f"{ms / 1000:6.1f} s  {op}")
+        print("samples " + ", ".join(f"{counts[kind]} {kind}" for kind in OUTCOMES if counts[kind])
+              + f": {100 * counts['right'] / max(1, counts.total()):.2f}% of {counts.total()} right")
+        print(f"operators {right_ops} of {len(entries)} right ({100 * right_ops / max(1, len(entries)):.2f}%)", flush=True)
+
+    @staticmethod
+    def print_kind(op, kind, samples, list_refused):
+        if samples and (kind != "refused" or list_refused):
+            sample, _, message, inputs = samples[0]
+            print(f"{kind:11} {op} ({len(samples)}x, first sample {sample}: {inputs})\n            {message[:600]}")
