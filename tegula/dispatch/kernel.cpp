@@ -157,6 +157,7 @@ void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results
 
 void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                         torch::jit::Stack* stack) {
+  const PassUsBy ours;  // tensors that we make are not the user's
   with_host_errors([&] {
     const Call call(op, facts_, *stack);
     replace_top(stack, call.arguments().size(), run(call));
