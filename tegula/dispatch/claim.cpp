@@ -4,6 +4,7 @@
 // operators registered later while it holds its lock, so they are noted and claimed at the next
 // call. About 3,000 operators; a few milliseconds, once.
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
 #include <atomic>
@@ -78,6 +79,9 @@ class Claims {
                             DispatchKey::Meta, DispatchKey::AutogradMeta}) {
       library("aten", key).impl("_has_compatible_shallow_copy_type", TORCH_FN(can_become));
     }
+    // an operator without a gradient says so in backward, as with plain tensors
+    library("_", DispatchKey::AutogradPrivateUse3)
+        .fallback(torch::autograd::basicAutogradNotImplementedFallback());
     // calls the listener for every operator that there is
     listening_ = c10::Dispatcher::singleton().addRegistrationListener(
         std::make_unique<Listener>(*this));

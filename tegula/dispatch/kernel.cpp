@@ -72,8 +72,10 @@ Values change_geometry(const Call& call, const c10::OperatorHandle& view_op) {
 // self takes over what source is.
 Values set_to(const Call& call) {
   const at::Tensor self = call.arguments()[0].toTensor();
-  const PayloadPtr source = payload_of(call.arguments()[1].toTensor());
-  if (call.facts().name != "aten::set_.source_Tensor" || !source || !payload_of(self)) {
+  const bool from_tensor = call.facts().name == "aten::set_.source_Tensor";
+  const PayloadPtr source =
+      from_tensor ? payload_of(call.arguments()[1].toTensor()) : PayloadPtr();
+  if (!source || !payload_of(self)) {
     throw UsageError("a DTensor cannot be given a storage")
         .fact("op", call.text())
         .hint("use copy_ to change its values");
@@ -155,6 +157,7 @@ void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results
 
 void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                         torch::jit::Stack* stack) {
+  const PassUsBy ours;  // tensors that we make are not the user's
   with_host_errors([&] {
     const Call call(op, facts_, *stack);
     replace_top(stack, call.arguments().size(), run(call));
