@@ -75,10 +75,20 @@ Values set_to(const Call& call) {
   const bool from_tensor = call.facts().name == "aten::set_.source_Tensor";
   const PayloadPtr source =
       from_tensor ? payload_of(call.arguments()[1].toTensor()) : PayloadPtr();
+  if (from_tensor && !source && payload_of(self) && ImplicitReplication::is_on()) {
+    // as torch::load does it: the values of a plain tensor, placed as self is
+    const at::Tensor& values = call.arguments()[1].toTensor();
+    if (values.sizes() == self.sizes() && values.scalar_type() == self.scalar_type()) {
+      const BelowAutograd below;
+      payload_of(self)->write(values);
+      return {self};
+    }
+  }
   if (!source || !payload_of(self)) {
     throw UsageError("a DTensor cannot be given a storage")
         .fact("op", call.text())
-        .hint("use copy_ to change its values");
+        .hint("use copy_ to change its values; to load plain values into a module, put a "
+              "tegula::ImplicitReplication guard around torch::load");
   }
   install(self, source);
   return {self};
@@ -131,6 +141,12 @@ Values run(const Call& call) {
   return call.facts().is_random ? run_random(call) : run_universal(call);
 }
 
+// libtorch's recurrent modules make the initial state themselves, plain.
+bool takes_libtorchs_own(const std::string& name) {
+  return name == "aten::lstm.input" || name == "aten::gru.input" ||
+         name == "aten::rnn_tanh.input" || name == "aten::rnn_relu.input";
+}
+
 // Some compositions read the elements of an argument themselves: lengths, places to split at.
 void make_plain_what_is_read(const Call& call, torch::jit::Stack* stack) {
   static const std::map<std::string, std::vector<std::size_t>> read = {
@@ -168,7 +184,7 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
                                  torch::jit::Stack* stack) {
   with_host_errors([&] {
     const Call call(op, facts_, *stack);
-    if (call.has_dtensors()) call.check_plain_tensors();
+    if (call.has_dtensors() && !takes_libtorchs_own(facts_.name)) call.check_plain_tensors();
     make_plain_what_is_read(call, stack);
   });
   const ImplicitReplication own_tensors;
