@@ -7,6 +7,9 @@
 #include <list>
 #include <mutex>
 #include <new>
+#include <utility>
+
+#include "tegula/comm/shm/blocks.h"
 
 namespace tegula::comm {
 namespace {
@@ -20,8 +23,7 @@ struct Block {
   std::int64_t bytes;
 };
 
-Block fresh_block(std::int64_t bytes) {
-  bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+Block private_block(std::int64_t bytes) {
   void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -29,15 +31,14 @@ Block fresh_block(std::int64_t bytes) {
   return {memory, bytes};
 }
 
-void drop(const Block& block) { munmap(block.memory, static_cast<std::size_t>(block.bytes)); }
-
 }  // namespace
 
 class Buffers::Pool {
  public:
-  explicit Pool(std::int64_t capacity) : capacity_(capacity) {}
+  Pool(std::shared_ptr<shm::Blocks> blocks, std::int64_t capacity)
+      : blocks_(std::move(blocks)), capacity_(capacity) {}
   ~Pool() {
-    for (const Block& block : blocks_) drop(block);
+    for (const Block& block : unused_) drop(block);
   }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -46,25 +47,26 @@ class Buffers::Pool {
   Block take(std::int64_t bytes) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+      for (auto block = unused_.begin(); block != unused_.end(); ++block) {
         if (block->bytes < bytes || block->bytes > bytes + bytes / 4 + kHugePage) continue;
         const Block found = *block;
-        blocks_.erase(block);
+        unused_.erase(block);
         kept_ -= found.bytes;
         return found;
       }
     }
-    return fresh_block(bytes);
+    return fresh((bytes + kHugePage - 1) / kHugePage * kHugePage);
   }
 
   void give_back(const Block& block) {
+    if (blocks_ && blocks_->is_retired(static_cast<std::byte*>(block.memory))) return drop(block);
     const std::lock_guard<std::mutex> lock(mutex_);
-    blocks_.push_front(block);
+    unused_.push_front(block);
     kept_ += block.bytes;
     while (kept_ > capacity_) {
-      kept_ -= blocks_.back().bytes;
-      drop(blocks_.back());
-      blocks_.pop_back();
+      kept_ -= unused_.back().bytes;
+      drop(unused_.back());
+      unused_.pop_back();
     }
   }
 
@@ -74,13 +76,29 @@ class Buffers::Pool {
   }
 
  private:
+  Block fresh(std::int64_t bytes) {
+    if (!blocks_) return private_block(bytes);
+    try {
+      return {blocks_->allocate(static_cast<std::size_t>(bytes)), bytes};
+    } catch (const CommError&) {
+      return private_block(bytes);  // slower, but there
+    }
+  }
+
+  void drop(const Block& block) {
+    if (blocks_ && blocks_->free(static_cast<std::byte*>(block.memory))) return;
+    munmap(block.memory, static_cast<std::size_t>(block.bytes));
+  }
+
+  std::shared_ptr<shm::Blocks> blocks_;
   std::mutex mutex_;
-  std::list<Block> blocks_;  // newest first
+  std::list<Block> unused_;  // newest first
   std::int64_t kept_ = 0;
   std::int64_t capacity_;
 };
 
-Buffers::Buffers(std::int64_t capacity) : pool_(std::make_shared<Pool>(capacity)) {}
+Buffers::Buffers(std::shared_ptr<shm::Blocks> blocks, std::int64_t capacity)
+    : pool_(std::make_shared<Pool>(std::move(blocks), capacity)) {}
 
 at::Tensor Buffers::empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   const auto bytes = static_cast<std::int64_t>(c10::multiply_integers(sizes) *

@@ -1,11 +1,18 @@
 // Memory for large results that stays warm: a block that a dead tensor gave back serves the next
 // result of about its size, without the page faults of fresh memory (which make it five times
 // slower). Small results come from torch's own allocator.
+//
+// Where the ranks are processes of one host, large results are in shared memory (shm/blocks.h), if
+// there is enough: a child that the process forks shares them, too, instead of getting a copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+
+namespace tegula::shm {
+class Blocks;
+}
 
 namespace tegula::comm {
 
@@ -13,7 +20,8 @@ namespace tegula::comm {
 class Buffers {
  public:
   // Keeps at most this many bytes of unused blocks.
-  explicit Buffers(std::int64_t capacity = std::int64_t{512} << 20);
+  explicit Buffers(std::shared_ptr<shm::Blocks> blocks = nullptr,
+                   std::int64_t capacity = std::int64_t{512} << 20);
 
   // A contiguous CPU tensor of undefined values.
   at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype);

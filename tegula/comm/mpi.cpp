@@ -325,7 +325,7 @@ World from_mpi(MPI_Comm communicator, const WorldOptions& options) {
   if (state->backend.empty() && state->local_size < state->size) state->backend = "mpi";
   state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
   const std::string job = "mpi " + std::to_string(comm::agreed_number(communicator));
-  state->board = shm::meet_on_host(job, state->local_rank, state->local_size, state->timeout);
+  state->share(shm::meet_on_host(job, state->local_rank, state->local_size, state->timeout));
   return World(state);
 }
 

@@ -334,7 +334,7 @@ Area Board::allocate(std::size_t bytes) {
   }
   // Reserved now, so that a full memory is an error here and no signal later.
   if (fallocate(descriptor_, 0, static_cast<off_t>(place), static_cast<off_t>(bytes)) != 0) {
-    throw system_error("not enough memory for a group of ranks")
+    throw system_error("not enough shared memory")
         .fact("bytes", std::to_string(bytes))
         .hint("free memory, raise the limit of this container or user, or run fewer ranks");
   }
@@ -349,6 +349,13 @@ Area Board::map(std::uint64_t place, std::size_t bytes) const {
 
 void Board::unmap(const Area& area) const {
   if (!is_for_threads()) munmap(area.memory, area.bytes);
+}
+
+void Board::free(const Area& area) const {
+  if (is_for_threads()) return;
+  fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(area.place),
+            static_cast<off_t>(area.bytes));
+  unmap(area);
 }
 
 }  // namespace tegula::shm

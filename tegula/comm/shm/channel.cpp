@@ -1,6 +1,6 @@
 // The area of a group of n: a header with the fault; a line per rank, alone in its cache lines;
-// then per rank and parity of the round a record of the call, 2n counts and a slot; then the
-// envelopes.
+// then per rank and parity of the round a record of the call, 2n counts, n destinations and a slot;
+// then the envelopes.
 #include "tegula/comm/shm/channel.h"
 
 #include <algorithm>
@@ -45,10 +45,11 @@ struct Layout {
       : lines(aligned(sizeof(ChannelHeader))),
         records(lines + aligned(n * sizeof(Line))),
         counts(records + aligned(2 * n * sizeof(Record))),
-        slots(counts + aligned(2 * n * 2 * n * sizeof(std::int64_t))),
+        destinations(counts + aligned(2 * n * 2 * n * sizeof(std::int64_t))),
+        slots(destinations + aligned(2 * n * n * sizeof(Destination))),
         envelopes(slots + 2 * n * Channel::kSlotBytes),
         bytes(envelopes + 2 * n * n * Envelope::stride(static_cast<int>(n))) {}
-  std::size_t lines, records, counts, slots, envelopes, bytes;
+  std::size_t lines, records, counts, destinations, slots, envelopes, bytes;
 };
 
 bool has_reached(std::uint32_t posted, std::uint32_t target) {
@@ -79,6 +80,7 @@ void Channel::attach() {
   lines_ = reinterpret_cast<Line*>(area_.memory + layout.lines);
   records_ = area_.memory + layout.records;
   counts_ = area_.memory + layout.counts;
+  destinations_ = area_.memory + layout.destinations;
   slots_ = area_.memory + layout.slots;
   envelopes_ = area_.memory + layout.envelopes;
 }
@@ -148,6 +150,15 @@ const std::int64_t* Channel::counts_of(int member) const {
   const auto n = static_cast<std::size_t>(size_);
   return reinterpret_cast<const std::int64_t*>(counts_) +
          (static_cast<std::size_t>(member) * 2 + (round_ & 1U)) * 2 * n;
+}
+
+Destination* Channel::my_destinations() {
+  return const_cast<Destination*>(destinations_of(index()));
+}
+
+const Destination* Channel::destinations_of(int member) const {
+  return reinterpret_cast<const Destination*>(destinations_) +
+         (static_cast<std::size_t>(member) * 2 + (round_ & 1U)) * static_cast<std::size_t>(size_);
 }
 
 std::uint64_t Channel::extent_of(int member) const { return lines_[member].extent[round_ & 1U]; }

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "tegula/comm/call.h"
+#include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/board.h"
 #include "tegula/comm/shm/patience.h"
 
@@ -40,6 +41,13 @@ struct ChannelOptions {
   std::vector<int> world_ranks;  // the same as users know them
   int index = 0;                 // my place in the lists
   std::chrono::milliseconds timeout{300'000};
+  std::shared_ptr<Blocks> blocks;  // where large results of this rank live; null: nowhere
+};
+
+// Where a member wants what another one has for it; spot.block == 0: not in a block.
+struct Destination {
+  Spot spot;
+  std::int64_t run, stride, runs;  // as in Piece
 };
 
 class Channel {
@@ -70,6 +78,10 @@ class Channel {
   // 2 * size() numbers of mine that the others can read in this round.
   std::int64_t* my_counts();
   const std::int64_t* counts_of(int member) const;
+  // One per member that sends me something.
+  Destination* my_destinations();
+  const Destination* destinations_of(int member) const;
+  Blocks* blocks() const { return options_.blocks.get(); }
   std::uint64_t extent_of(int member) const;
   // A pointer into my memory for members that share it.
   void show(const void* address);
@@ -127,6 +139,7 @@ class Channel {
   Line* lines_ = nullptr;
   std::byte* records_ = nullptr;
   std::byte* counts_ = nullptr;
+  std::byte* destinations_ = nullptr;
   std::byte* slots_ = nullptr;
   std::byte* envelopes_ = nullptr;
   std::uint32_t round_ = 0;
