@@ -15,14 +15,14 @@ struct ChannelHeader {
   Fault fault;
 };
 
-// A rank's words that others read. What they poll has a cache line of its own, so that writing the
-// rest does not disturb them.
+// A rank's words that others read. The line that they poll changes hands once per round: what
+// stands in it is written together.
 struct alignas(128) Line {
   std::atomic<std::uint32_t> posted;    // rounds
   std::atomic<std::uint32_t> sleepers;  // who sleep on `posted`
-  alignas(64) std::uint64_t fingerprint[2];
+  std::uint64_t fingerprint[2];
   std::uint64_t extent[2];
-  std::atomic<std::uint32_t> reading;           // others' memory
+  alignas(64) std::atomic<std::uint32_t> reading;  // others' memory
   alignas(64) std::atomic<std::uint32_t> bell;  // rung for mail
   std::atomic<std::uint32_t> bell_sleepers;
 };
@@ -131,10 +131,8 @@ void Channel::open(Call call, std::uint64_t extent) {
   throw_if_broken();
   call.number(calls_++);
   call_ = call;
+  extent_ = extent;
   const std::size_t parity = round_ & 1U;
-  Line& line = lines_[index()];
-  line.fingerprint[parity] = call.fingerprint();
-  line.extent[parity] = extent;
   reinterpret_cast<Record*>(records_)[static_cast<std::size_t>(index()) * 2 + parity].call = call;
 }
 
@@ -205,6 +203,9 @@ void Channel::wait_for(int member) {
 }
 
 void Channel::meet_and_check() {
+  Line& line = lines_[index()];
+  line.fingerprint[round_ & 1U] = call_.fingerprint();
+  line.extent[round_ & 1U] = extent_;
   meet();
   check_fingerprints();
 }

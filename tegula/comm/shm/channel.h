@@ -145,6 +145,7 @@ class Channel {
   std::uint32_t round_ = 0;
   std::uint64_t calls_ = 0;
   Call call_;
+  std::uint64_t extent_ = 0;
   std::atomic<std::int64_t> timeout_;  // milliseconds
   std::atomic<bool> knows_processors_ = false;
   std::atomic<bool> has_own_processor_ = false;

@@ -17,7 +17,6 @@
 
 namespace tegula::shm {
 
-using comm::check_reducible;
 using comm::combine;
 using comm::combine_into;
 using comm::settle;
@@ -368,11 +367,9 @@ void all_reduce(Channel& channel, const Call& call, const std::byte* from, std::
                 std::int64_t count) {
   const Bytes bytes = count * size_of(call.dtype());
   if (channel.size() == 1) {
-    check_reducible(call.dtype(), call.op());
     if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
     return;
   }
-  check_reducible(call.dtype(), call.op());
   if (channel.members_share_memory() && bytes > kWorthShowing) {
     reduce_shown(channel, call, from, to, bytes);
   } else if (bytes <= (channel.size() == 2 ? kSlot : kReducedTogether)) {
@@ -434,7 +431,6 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
 
 void reduce_scatter(Channel& channel, const Call& call, std::span<const Piece> from,
                     const Piece& to) {
-  check_reducible(call.dtype(), call.op());
   if (channel.size() == 1) return copy(from[0], to);
   const Bytes longest = longest_of(from);
   if (channel.members_share_memory() && longest > kWorthShowing) {
