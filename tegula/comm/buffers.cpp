@@ -29,7 +29,11 @@ struct Block {
 Block private_block(std::int64_t bytes) {
   void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (memory == MAP_FAILED) {
+    throw CommError("not enough memory for a result")
+        .fact("bytes", std::to_string(bytes))
+        .hint("free memory, or raise the limit of this container or user (ulimit -v)");
+  }
   madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   return {memory, bytes};
 }

@@ -125,6 +125,13 @@ class Group {
   Pending all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
                            const Sizes& split_sizes = {}, const Sizes& join_sizes = {}) const;
   Pending broadcast_later(const at::Tensor& tensor, int root) const;
+  // Gives `part` when done.
+  Pending scatter_later(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
+                        const Sizes& sizes = {}) const;
+  Pending gather_later(const at::Tensor& tensor, std::int64_t dim, int root,
+                       const Sizes& sizes = {}) const;
+  Pending permute_later(const at::Tensor& tensor, const std::vector<int>& to,
+                        const std::optional<std::vector<std::int64_t>>& shape = std::nullopt) const;
   Pending send_later(const at::Tensor& tensor, int to, int tag = 0) const;
   // Gives `tensor` when done.
   Pending recv_later(const at::Tensor& tensor, int from, int tag = 0) const;

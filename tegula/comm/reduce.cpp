@@ -142,8 +142,8 @@ void combine_two_streaming(const T* a, const T* b, std::span<void* const> places
                            std::int64_t count, Op op) {
   static const bool at_once = __builtin_cpu_supports("avx512f");
   constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
-  const auto in_line = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(places[0]) % 64 /
-                                                 sizeof(T));
+  const auto in_line =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(places[0]) % 64 / sizeof(T));
   const std::int64_t head = std::min((kLine - in_line) % kLine, count);
   const std::int64_t lines = (count - head) / kLine * kLine;
   const std::int64_t tail = head + lines;
@@ -156,8 +156,8 @@ void combine_two_streaming(const T* a, const T* b, std::span<void* const> places
     std::copy_n(ends + head, count - tail, static_cast<T*>(place) + tail);
     to.push_back(static_cast<T*>(place) + head);
   }
-  (at_once ? combine_lines_at_once<T, Op> : combine_lines<T, Op>)(
-      a + head, b + head, {to.data(), to.size()}, lines, op);
+  (at_once ? combine_lines_at_once<T, Op>
+           : combine_lines<T, Op>)(a + head, b + head, {to.data(), to.size()}, lines, op);
 }
 #else
 template <class T, class Op>
@@ -240,7 +240,9 @@ void combine_all(std::span<const void* const> from, Target to, std::int64_t coun
 }
 
 bool stand_alike(std::span<void* const> places) {
-  const auto offset = [](const void* place) { return reinterpret_cast<std::uintptr_t>(place) % 64; };
+  const auto offset = [](const void* place) {
+    return reinterpret_cast<std::uintptr_t>(place) % 64;
+  };
   return std::all_of(places.begin(), places.end(),
                      [&](const void* place) { return offset(place) == offset(places[0]); });
 }

@@ -351,7 +351,20 @@ void runs_calls_later(World& world) {
   const Pending part = group.reduce_scatter_later(at::ones({world.size()}), 0, ReduceOp::Sum);
   const Pending mixed = group.all_to_all_later(at::ones({world.size()}), 0, 0);
   const Pending word = group.broadcast_later(at::full({1}, world.rank()), 0);
+  const int last = world.size() - 1;
+  const at::Tensor part_of_root = at::empty({2, 2}).t();
+  const Pending scattered = group.scatter_later(
+      part_of_root, at::arange(4 * world.size(), at::kFloat).view({-1, 2}), 0, last);
+  const Pending gathered = group.gather_later(at::full({1}, world.rank()), 0, last);
+  std::vector<int> to_itself(static_cast<std::size_t>(world.size()));
+  std::iota(to_itself.begin(), to_itself.end(), 0);
+  const Pending stayed = group.permute_later(at::full({3}, world.rank()), to_itself);
   group.barrier_later().wait();
+  require(scattered.wait().is_same(part_of_root) &&
+              at::equal(part_of_root, at::arange(4, at::kFloat).view({2, 2}) + 4 * world.rank()) &&
+              gathered.wait().defined() == (world.rank() == last) &&
+              at::equal(stayed.wait(), at::full({3}, world.rank())),
+          "a later scatter, gather or permute gave a wrong result");
   require(rows.wait().size(0) == 2 * world.size() && part.wait().item<float>() == ranks &&
               mixed.wait().size(0) == world.size() && word.wait().item<std::int64_t>() == 0,
           "a later call gave a wrong result");

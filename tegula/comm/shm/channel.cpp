@@ -1,9 +1,10 @@
-// The area of a group of n: a header with the fault; a line per rank, alone in its cache lines;
-// then per rank and parity of the round a record of the call, 2n counts, n destinations and a slot;
-// then the envelopes.
+// The area of a group of n: a header with the fault; a line per rank, alone in its cache lines; a
+// refusal per rank; then per rank and parity of the round a record of the call, 2n counts, n
+// destinations and a slot; then the envelopes.
 #include "tegula/comm/shm/channel.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "tegula/base/text.h"
@@ -23,8 +24,14 @@ struct alignas(128) Line {
   std::uint64_t fingerprint[2];
   std::uint64_t extent[2];
   alignas(64) std::atomic<std::uint32_t> reading;  // others' memory
-  alignas(64) std::atomic<std::uint32_t> bell;  // rung for mail
+  alignas(64) std::atomic<std::uint32_t> bell;     // rung for mail
   std::atomic<std::uint32_t> bell_sleepers;
+};
+
+// The last call that a rank refused, as a count of its calls up to and with it.
+struct Refusal {
+  std::atomic<std::uint64_t> calls;
+  std::array<std::atomic<char>, 248> text;
 };
 
 namespace {
@@ -43,13 +50,14 @@ constexpr std::size_t aligned(std::size_t bytes, std::size_t unit = 4096) {
 struct Layout {
   explicit Layout(std::size_t n)
       : lines(aligned(sizeof(ChannelHeader))),
-        records(lines + aligned(n * sizeof(Line))),
+        refusals(lines + aligned(n * sizeof(Line))),
+        records(refusals + aligned(n * sizeof(Refusal))),
         counts(records + aligned(2 * n * sizeof(Record))),
         destinations(counts + aligned(2 * n * 2 * n * sizeof(std::int64_t))),
         slots(destinations + aligned(2 * n * n * sizeof(Destination))),
         envelopes(slots + 2 * n * Channel::kSlotBytes),
         bytes(envelopes + 2 * n * n * Envelope::stride(static_cast<int>(n))) {}
-  std::size_t lines, records, counts, destinations, slots, envelopes, bytes;
+  std::size_t lines, refusals, records, counts, destinations, slots, envelopes, bytes;
 };
 
 bool has_reached(std::uint32_t posted, std::uint32_t target) {
@@ -78,6 +86,7 @@ void Channel::attach() {
   area_ = find_area(layout.bytes);
   header_ = reinterpret_cast<ChannelHeader*>(area_.memory);
   lines_ = reinterpret_cast<Line*>(area_.memory + layout.lines);
+  refusals_ = reinterpret_cast<Refusal*>(area_.memory + layout.refusals);
   records_ = area_.memory + layout.records;
   counts_ = area_.memory + layout.counts;
   destinations_ = area_.memory + layout.destinations;
@@ -227,6 +236,30 @@ void Channel::check_fingerprints() {
   }
 }
 
+void Channel::refuse(const std::string& what) {
+  Refusal& refusal = refusals_[index()];
+  for (std::size_t i = 0; i < refusal.text.size(); ++i) {
+    const bool is_inside = i < what.size() && i + 1 < refusal.text.size();
+    refusal.text[i].store(is_inside ? what[i] : '\0', std::memory_order_relaxed);
+  }
+  refusal.calls.store(++calls_, std::memory_order_release);
+}
+
+// A member that has not come to this call and has counted it has refused it.
+void Channel::check_refusal(int member, const Call& call) {
+  const Refusal& refusal = refusals_[member];
+  if (refusal.calls.load(std::memory_order_acquire) <= call.sequence()) return;
+  std::string text;
+  for (const std::atomic<char>& c : refusal.text) {
+    if (c.load(std::memory_order_relaxed) == '\0') break;
+    text += c.load(std::memory_order_relaxed);
+  }
+  fail(error_about("rank " + world_rank(member) + " refused a call that others made")
+           .fact("rank " + world_rank(index()), call.to_string())
+           .fact("rank " + world_rank(member), text)
+           .hint("look at that rank's output; all ranks of a group must make the same calls"));
+}
+
 Patience::Start Channel::patience() {
   if (!knows_processors_) {
     bool all_joined = true;
@@ -282,6 +315,8 @@ void Channel::look_around(Clock::time_point start, const Call& call,
       throw_about_absent(call, {member}, presence == Presence::Dead ? "died" : "left",
                          "look at that rank's output; the others cannot go on without it");
     }
+    const bool is_collective = call.kind() != Kind::Send && call.kind() != Kind::Recv;
+    if (is_collective && is_absent(member)) check_refusal(member, call);
     absent.push_back(member);
   }
   if (!absent.empty() && Clock::now() - start > timeout()) {

@@ -33,6 +33,7 @@ using comm::Kind;
 
 struct ChannelHeader;
 struct Line;
+struct Refusal;
 struct Envelope;
 
 struct ChannelOptions {
@@ -94,6 +95,10 @@ class Channel {
   // Ends the round: slots of the next one may be written.
   void advance() { ++round_; }
 
+  // Counts a call that this rank does not make because it was wrong in itself. Members that wait
+  // for it throw, naming `what`; if all refuse it, nothing happens.
+  void refuse(const std::string& what);
+
   // --- faults ---
   bool is_broken() const;
   void throw_if_broken() const;
@@ -127,6 +132,7 @@ class Channel {
   Area find_area(std::size_t bytes);
   void wait_for(int member);
   void check_fingerprints();
+  void check_refusal(int member, const Call& call);
   void wake_all();
   [[noreturn]] void throw_about_absent(const Call& call, const std::vector<int>& absent,
                                        const std::string& what, const std::string& hint);
@@ -137,6 +143,7 @@ class Channel {
   Area area_;
   ChannelHeader* header_ = nullptr;
   Line* lines_ = nullptr;
+  Refusal* refusals_ = nullptr;
   std::byte* records_ = nullptr;
   std::byte* counts_ = nullptr;
   std::byte* destinations_ = nullptr;
