@@ -97,6 +97,7 @@ std::unique_ptr<Engine> new_engine(const WorldState& world, const std::string& b
   options.group = key;
   options.index = index;
   options.size = static_cast<int>(ranks.size());
+  options.local_rank = world.local_rank;
   options.ranks = ranks;
   options.timeout = timeout;
   options.communicator = world.communicator;
