@@ -20,12 +20,13 @@ endif()
 set(TEGULA_HAS_MPI ${has_mpi} CACHE INTERNAL "MPI was found")
 message(STATUS "mpi engine: ${TEGULA_HAS_MPI}")
 
-# A libtorch with NCCL says so in its compile definitions.
-get_target_property(torch_definitions torch_cpu INTERFACE_COMPILE_DEFINITIONS)
-if("${torch_definitions};${TORCH_CXX_FLAGS}" MATCHES "USE_C10D_NCCL")
-  set(has_nccl ON)
-else()
-  set(has_nccl OFF)
+# A libtorch with NCCL says so in the compile definitions of its CUDA part.
+set(has_nccl OFF)
+if(TARGET torch_cuda)
+  get_target_property(definitions torch_cuda INTERFACE_COMPILE_DEFINITIONS)
+  if("${definitions}" MATCHES "USE_C10D_NCCL")
+    set(has_nccl ON)
+  endif()
 endif()
 message(STATUS "nccl engine: ${has_nccl}")
 

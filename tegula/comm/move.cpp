@@ -9,6 +9,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/reduce.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 using Shape = c10::SmallVector<std::int64_t, 8>;
 
-DType dtype_of(const at::Tensor& tensor) { return static_cast<DType>(tensor.scalar_type()); }
+DType dtype_of(const at::Tensor& tensor) { return tegula::dtype_of(tensor.scalar_type()); }
 
 std::string text_of(const at::Tensor& tensor) {
   return std::string(name_of(dtype_of(tensor))) + bracketed(tensor.sizes().vec());
@@ -36,7 +37,7 @@ at::Tensor checked_input(const at::Tensor& tensor) {
         .fact("tensor", tensor.defined() ? tensor.toString() : "undefined")
         .hint("move the tensor to the CPU, or call to_dense()");
   }
-  size_of(dtype_of(tensor));  // throws for what has no distributed form
+  dtype_of(tensor);  // throws for what has no distributed form
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
 }
 

@@ -321,7 +321,8 @@ std::vector<int> places_on_host(MPI_Comm communicator, int size) {
 
 namespace tegula {
 
-World from_mpi(MPI_Comm communicator, const WorldOptions& options) {
+template <>
+World World::from_mpi(MPI_Comm communicator, const WorldOptions& options) {
   comm::ensure_mpi();
   auto state = std::make_shared<comm::WorldState>();
   state->communicator = comm::duplicate(communicator);

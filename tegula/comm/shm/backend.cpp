@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
 #include "tegula/comm/reduce.h"
 #include "tegula/comm/shm/postman.h"
 
@@ -86,7 +87,7 @@ const at::Tensor& only(const std::vector<at::Tensor>& tensors) {
   return tensors[0];
 }
 
-DType dtype_of(const at::Tensor& tensor) { return static_cast<DType>(tensor.scalar_type()); }
+DType dtype_of(const at::Tensor& tensor) { return tegula::dtype_of(tensor.scalar_type()); }
 
 ReduceOp checked_reduction(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   comm::check_reducible(dtype_of(tensor), reduce_op_of(op));
