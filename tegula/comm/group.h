@@ -13,9 +13,10 @@
 // Reductions run in the order of the ranks and give the same bits on all of them; f16 and bf16 are
 // reduced in f32. NaN wins min and max. bool counts as 0 and 1 and stays bool: sum is "any".
 //
-// Errors: UsageError if a call cannot be right on its own; nothing was sent then. CommError if
-// ranks disagree, one died or left, or one did not come before the timeout (five minutes unless
-// set); with the shm engine all members throw it, and each later call throws it again at once.
+// Errors: UsageError if a call cannot be right on its own; nothing was sent then, but it counts as
+// a call: with the shm engine, members that make it throw CommError. CommError if ranks disagree,
+// one died or left, or one did not come before the timeout (five minutes unless set); with the shm
+// engine all members throw it, and each later call throws it again at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
