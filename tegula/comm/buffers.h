@@ -1,6 +1,6 @@
 // Memory for results that stays warm: a block that a dead tensor gave back serves the next result
 // of about its size, without the page faults of fresh memory (which make large ones five times
-// slower) and without the work of malloc (a fifth of a small all-reduce).
+// slower) and without the work of malloc (an eighth of a small all-reduce).
 //
 // Where the ranks are processes of one host, large results are in shared memory (shm/blocks.h), if
 // there is enough: a child that the process forks shares them, too, instead of getting a copy.

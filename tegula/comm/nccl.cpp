@@ -2,8 +2,9 @@
 // on the CPU: bytes are copied to this rank's device and back around each call. Code that has GPU
 // tensors speaks to group.backend() directly.
 //
-// Checked as far as compiling it with the headers of libtorch 2.13, NCCL 2.32 and CUDA 12.9; it has
-// not run on a GPU.
+// Checked only by its syntax and types, with the headers of libtorch 2.13, NCCL 2.32 and CUDA's
+// runtime 12.9 (those of cuBLAS, cuSPARSE and cuSOLVER replaced by stubs): it was neither linked
+// nor run.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
