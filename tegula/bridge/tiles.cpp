@@ -94,14 +94,6 @@ std::map<Coordinate, at::Tensor> reduce_axis(const std::map<Coordinate, at::Tens
   return result;
 }
 
-Coordinate next_coordinate(Coordinate coordinate, const DeviceMesh& mesh) {
-  for (std::size_t axis = mesh.ndim(); axis-- > 0;) {
-    if (++coordinate[axis] < mesh.axes()[axis].size) break;
-    coordinate[axis] = 0;
-  }
-  return coordinate;
-}
-
 }  // namespace
 
 at::Tensor cut_tile(const at::Tensor& whole, const DTensorSpec& spec,
@@ -124,12 +116,11 @@ at::Tensor join_tiles(const std::vector<at::Tensor>& tiles, const DTensorSpec& s
         .hint("list them in row-major order of their coordinates");
   }
   std::map<Coordinate, at::Tensor> held;
-  Coordinate coordinate(mesh.ndim(), 0);
   for (std::size_t index = 0; index < tiles.size(); ++index) {
+    const Coordinate coordinate = mesh.coordinate_at(static_cast<std::int64_t>(index));
     check_tensor(tiles[index], local_shape(spec, coordinate), spec,
                  "tile " + std::to_string(index));
     held.emplace(coordinate, tiles[index]);
-    coordinate = next_coordinate(std::move(coordinate), mesh);
   }
   for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) {
     if (const std::optional<ReduceOp> op = owed_reduction(spec.placements()[axis])) {

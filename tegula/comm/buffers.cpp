@@ -1,17 +1,23 @@
 #include "tegula/comm/buffers.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
-#include <iterator>
+#include <array>
+#include <bit>
+#include <cstdlib>
 #include <list>
 #include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
+
+#include "tegula/comm/shm/blocks.h"
 
 namespace tegula::comm {
 namespace {
 
-// Up to here malloc keeps its pages warm by itself.
 constexpr std::int64_t kLarge = 1 << 20;
 constexpr std::int64_t kHugePage = 2 << 20;
 
@@ -20,24 +26,26 @@ struct Block {
   std::int64_t bytes;
 };
 
-Block fresh_block(std::int64_t bytes) {
-  bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+Block private_block(std::int64_t bytes) {
   void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (memory == MAP_FAILED) {
+    throw CommError("not enough memory for a result")
+        .fact("bytes", std::to_string(bytes))
+        .hint("free memory, or raise the limit of this container or user (ulimit -v)");
+  }
   madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   return {memory, bytes};
 }
-
-void drop(const Block& block) { munmap(block.memory, static_cast<std::size_t>(block.bytes)); }
 
 }  // namespace
 
 class Buffers::Pool {
  public:
-  explicit Pool(std::int64_t capacity) : capacity_(capacity) {}
+  Pool(std::shared_ptr<shm::Blocks> blocks, std::int64_t capacity)
+      : blocks_(std::move(blocks)), capacity_(capacity) {}
   ~Pool() {
-    for (const Block& block : blocks_) drop(block);
+    for (const Block& block : unused_) drop(block);
   }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -46,25 +54,26 @@ class Buffers::Pool {
   Block take(std::int64_t bytes) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+      for (auto block = unused_.begin(); block != unused_.end(); ++block) {
         if (block->bytes < bytes || block->bytes > bytes + bytes / 4 + kHugePage) continue;
         const Block found = *block;
-        blocks_.erase(block);
+        unused_.erase(block);
         kept_ -= found.bytes;
         return found;
       }
     }
-    return fresh_block(bytes);
+    return fresh((bytes + kHugePage - 1) / kHugePage * kHugePage);
   }
 
   void give_back(const Block& block) {
+    if (blocks_ && blocks_->is_retired(static_cast<std::byte*>(block.memory))) return drop(block);
     const std::lock_guard<std::mutex> lock(mutex_);
-    blocks_.push_front(block);
+    unused_.push_front(block);
     kept_ += block.bytes;
     while (kept_ > capacity_) {
-      kept_ -= blocks_.back().bytes;
-      drop(blocks_.back());
-      blocks_.pop_back();
+      kept_ -= unused_.back().bytes;
+      drop(unused_.back());
+      unused_.pop_back();
     }
   }
 
@@ -74,25 +83,114 @@ class Buffers::Pool {
   }
 
  private:
+  Block fresh(std::int64_t bytes) {
+    if (!blocks_) return private_block(bytes);
+    try {
+      return {blocks_->allocate(static_cast<std::size_t>(bytes)), bytes};
+    } catch (const CommError&) {
+      return private_block(bytes);  // slower, but there
+    }
+  }
+
+  void drop(const Block& block) {
+    if (blocks_ && blocks_->free(static_cast<std::byte*>(block.memory))) return;
+    munmap(block.memory, static_cast<std::size_t>(block.bytes));
+  }
+
+  std::shared_ptr<shm::Blocks> blocks_;
   std::mutex mutex_;
-  std::list<Block> blocks_;  // newest first
+  std::list<Block> unused_;  // newest first
   std::int64_t kept_ = 0;
   std::int64_t capacity_;
 };
 
-Buffers::Buffers(std::int64_t capacity) : pool_(std::make_shared<Pool>(capacity)) {}
+// Lists of unused pieces of memory, one list per power of two. A piece in use keeps the shelf.
+class Buffers::Shelf : public std::enable_shared_from_this<Shelf> {
+ public:
+  Shelf() = default;
+  ~Shelf() {
+    for (const std::vector<Head*>& heads : unused_) {
+      for (Head* head : heads) std::free(head);
+    }
+  }
+  Shelf(const Shelf&) = delete;
+  Shelf& operator=(const Shelf&) = delete;
+
+  c10::DataPtr take(std::int64_t bytes) {
+    const std::size_t list = std::bit_width(static_cast<std::uint64_t>(bytes) / sizeof(Head));
+    Head* head = taken_from(list);
+    if (head == nullptr) head = fresh(list);
+    head->shelf = shared_from_this();
+    return {head + 1, head, &Shelf::give_back, at::kCPU};
+  }
+
+ private:
+  struct alignas(64) Head {
+    std::size_t list;
+    std::shared_ptr<Shelf> shelf;
+  };
+  static constexpr std::size_t kLists = 16;
+  static constexpr std::size_t kKept = 16;  // of each list
+
+  Head* taken_from(std::size_t list) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (unused_[list].empty()) return nullptr;
+    Head* head = unused_[list].back();
+    unused_[list].pop_back();
+    return head;
+  }
+
+  static Head* fresh(std::size_t list) {
+    void* memory = std::aligned_alloc(alignof(Head), sizeof(Head) + (sizeof(Head) << list));
+    if (memory == nullptr) throw std::bad_alloc();
+    return new (memory) Head{list, nullptr};
+  }
+
+  static void give_back(void* memory) {
+    Head* head = static_cast<Head*>(memory);
+    const std::shared_ptr<Shelf> shelf = std::move(head->shelf);
+    const std::lock_guard<std::mutex> lock(shelf->mutex_);
+    std::vector<Head*>& heads = shelf->unused_[head->list];
+    if (heads.size() < kKept) {
+      heads.push_back(head);
+    } else {
+      std::free(head);
+    }
+  }
+
+  std::mutex mutex_;
+  std::array<std::vector<Head*>, kLists> unused_;
+};
+
+Buffers::Buffers(std::shared_ptr<shm::Blocks> blocks, std::int64_t capacity)
+    : pool_(std::make_shared<Pool>(std::move(blocks), capacity)),
+      shelf_(std::make_shared<Shelf>()) {}
+
+c10::DataPtr Buffers::take_large(std::int64_t bytes) {
+  struct Lease {
+    std::shared_ptr<Pool> pool;
+    Block block;
+  };
+  auto* lease = new Lease{pool_, pool_->take(bytes)};
+  return {lease->block.memory, lease,
+          [](void* memory) {
+            const std::unique_ptr<Lease> ended(static_cast<Lease*>(memory));
+            ended->pool->give_back(ended->block);
+          },
+          at::kCPU};
+}
 
 at::Tensor Buffers::empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   const auto bytes = static_cast<std::int64_t>(c10::multiply_integers(sizes) *
                                                static_cast<std::int64_t>(c10::elementSize(dtype)));
-  if (bytes < kLarge) {
-    return at::detail::empty_cpu(sizes, dtype, /*pin_memory=*/false,
-                                 /*memory_format=*/std::nullopt);
-  }
-  const Block block = pool_->take(bytes);
-  return at::from_blob(
-      block.memory, sizes, [pool = pool_, block](void*) { pool->give_back(block); },
-      at::TensorOptions().dtype(dtype));
+  c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(bytes),
+                       bytes < kLarge ? shelf_->take(bytes) : take_large(bytes),
+                       c10::GetCPUAllocator(), /*resizable=*/true);
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  return tensor;
 }
 
 std::int64_t Buffers::kept() const { return pool_->kept(); }

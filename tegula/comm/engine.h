@@ -34,6 +34,10 @@ class Engine {
   // one.
   virtual void abort(const CommError& error) = 0;
 
+  // This rank's call was wrong in itself and is not made; it counts as one. Engines that can tell
+  // the others that wait for it do.
+  virtual void refuse(Kind, const UsageError&) {}
+
   virtual void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                           std::int64_t count) = 0;
   virtual void all_gather(const Call& call, const Piece& from, std::span<const Piece> to) = 0;

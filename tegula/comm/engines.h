@@ -17,6 +17,7 @@ struct EngineOptions {
   std::string group;                      // its name and ranks, for errors
   int index = 0;                          // my place among the members
   int size = 1;                           // how many members there are
+  int local_rank = 0;                     // mine on this host
   std::vector<int> ranks;                 // world ranks of the members
   c10::intrusive_ptr<c10d::Store> store;  // the group's own; unused by mpi and fake
   std::string rendezvous_host;            // empty: all members are on this host

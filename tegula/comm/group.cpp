@@ -57,23 +57,36 @@ Party party_of(const GroupState& group) {
   return {static_cast<int>(group.ranks.size()), group.index, *group.buffers};
 }
 
-at::Tensor run_now(GroupState& group, const Move& move) {
+// Makes a call ready. If this rank refuses it, the others shall not wait for it.
+template <class Make>
+Move ready(GroupState& group, Kind kind, Make make) {
+  try {
+    return make(party_of(group));
+  } catch (const UsageError& error) {
+    group.engine->refuse(kind, error);
+    throw;
+  }
+}
+
+template <class Make>
+at::Tensor run_now(GroupState& group, Kind kind, Make make) {
+  const Move move = ready(group, kind, make);
   const std::unique_lock<std::mutex> lock = group.engine->worker().lock_when_idle();
-  move.run(*group.engine);
-  return move.result;
+  return move.run(*group.engine);
 }
 
 // The worker ends before the engine does, so that the task may name the engine.
-std::shared_ptr<comm::PendingState> run_later(GroupState& group, Move move) {
+template <class Make>
+std::shared_ptr<comm::PendingState> run_later(GroupState& group, Kind kind, Make make) {
   auto pending = std::make_shared<comm::PendingState>();
-  group.engine->worker().queue([pending, move = std::move(move), engine = group.engine.get()] {
-    try {
-      move.run(*engine);
-      pending->end(nullptr, move.result);
-    } catch (...) {
-      pending->end(std::current_exception(), {});
-    }
-  });
+  group.engine->worker().queue(
+      [pending, move = ready(group, kind, make), engine = group.engine.get()] {
+        try {
+          pending->end(nullptr, move.run(*engine));
+        } catch (...) {
+          pending->end(std::current_exception(), {});
+        }
+      });
   return pending;
 }
 
@@ -118,34 +131,88 @@ void Group::abort(const std::string& reason) const {
           .fact("by", "rank " + std::to_string(ranks()[static_cast<std::size_t>(index())])));
 }
 
+namespace {
+
+// What each collective does, ready to run now or later.
+auto all_reduce_of(const at::Tensor& tensor, ReduceOp op) {
+  return [&tensor, op](const Party& party) { return comm::all_reduce_move(party, tensor, op); };
+}
+
+auto all_gather_of(const at::Tensor& tensor, std::int64_t dim, const Group::Sizes& sizes) {
+  return [&tensor, dim, &sizes](const Party& party) {
+    return comm::all_gather_move(party, tensor, dim, sizes);
+  };
+}
+
+auto reduce_scatter_of(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
+                       const Group::Sizes& sizes) {
+  return [&tensor, dim, op, &sizes](const Party& party) {
+    return comm::reduce_scatter_move(party, tensor, dim, op, sizes);
+  };
+}
+
+auto all_to_all_of(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
+                   const Group::Sizes& split_sizes, const Group::Sizes& join_sizes) {
+  return [&tensor, split_dim, join_dim, &split_sizes, &join_sizes](const Party& party) {
+    return comm::all_to_all_move(party, tensor, split_dim, join_dim, split_sizes, join_sizes);
+  };
+}
+
+auto broadcast_of(const at::Tensor& tensor, int root) {
+  return [&tensor, root](const Party& party) { return comm::broadcast_move(party, tensor, root); };
+}
+
+auto scatter_of(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
+                const Group::Sizes& sizes) {
+  return [&part, &whole, dim, root, &sizes](const Party& party) {
+    return comm::scatter_move(party, part, whole, dim, root, sizes);
+  };
+}
+
+auto gather_of(const at::Tensor& tensor, std::int64_t dim, int root, const Group::Sizes& sizes) {
+  return [&tensor, dim, root, &sizes](const Party& party) {
+    return comm::gather_move(party, tensor, dim, root, sizes);
+  };
+}
+
+auto permute_of(const at::Tensor& tensor, const std::vector<int>& to,
+                const std::optional<std::vector<std::int64_t>>& shape) {
+  return [&tensor, &to, &shape](const Party& party) {
+    return comm::permute_move(party, tensor, to, shape ? at::IntArrayRef(*shape) : tensor.sizes());
+  };
+}
+
+Move barrier_of(const Party&) { return comm::barrier_move(); }
+
+}  // namespace
+
 at::Tensor Group::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
-  return run_now(*state_, comm::all_reduce_move(party_of(*state_), tensor, op));
+  return run_now(*state_, Kind::AllReduce, all_reduce_of(tensor, op));
 }
 
 void Group::all_reduce_(const at::Tensor& tensor, ReduceOp op) const {
-  const Move move = comm::all_reduce_in_place_move(tensor, op);
-  run_now(*state_, move);
-  if (!move.result.is_same(tensor)) tensor.copy_(move.result);
+  run_now(*state_, Kind::AllReduce,
+          [&](const Party&) { return comm::all_reduce_in_place_move(tensor, op); });
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) const {
-  return run_now(*state_, comm::all_gather_move(party_of(*state_), tensor, dim, sizes));
+  return run_now(*state_, Kind::AllGather, all_gather_of(tensor, dim, sizes));
 }
 
 at::Tensor Group::reduce_scatter(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
                                  const Sizes& sizes) const {
-  return run_now(*state_, comm::reduce_scatter_move(party_of(*state_), tensor, dim, op, sizes));
+  return run_now(*state_, Kind::ReduceScatter, reduce_scatter_of(tensor, dim, op, sizes));
 }
 
 at::Tensor Group::all_to_all(const at::Tensor& tensor, std::int64_t split_dim,
                              std::int64_t join_dim, const Sizes& split_sizes,
                              const Sizes& join_sizes) const {
-  return run_now(*state_, comm::all_to_all_move(party_of(*state_), tensor, split_dim, join_dim,
-                                                split_sizes, join_sizes));
+  return run_now(*state_, Kind::AllToAll,
+                 all_to_all_of(tensor, split_dim, join_dim, split_sizes, join_sizes));
 }
 
 at::Tensor Group::broadcast(const at::Tensor& tensor, int root) const {
-  return run_now(*state_, comm::broadcast_move(party_of(*state_), tensor, root));
+  return run_now(*state_, Kind::Broadcast, broadcast_of(tensor, root));
 }
 
 void Group::broadcast_(const at::Tensor& tensor, int root) const {
@@ -155,20 +222,17 @@ void Group::broadcast_(const at::Tensor& tensor, int root) const {
 
 void Group::scatter(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
                     const Sizes& sizes) const {
-  const Move move = comm::scatter_move(party_of(*state_), part, whole, dim, root, sizes);
-  run_now(*state_, move);
-  if (!move.result.is_same(part)) part.copy_(move.result);
+  run_now(*state_, Kind::Scatter, scatter_of(part, whole, dim, root, sizes));
 }
 
 at::Tensor Group::gather(const at::Tensor& tensor, std::int64_t dim, int root,
                          const Sizes& sizes) const {
-  return run_now(*state_, comm::gather_move(party_of(*state_), tensor, dim, root, sizes));
+  return run_now(*state_, Kind::Gather, gather_of(tensor, dim, root, sizes));
 }
 
 at::Tensor Group::permute(const at::Tensor& tensor, const std::vector<int>& to,
                           const std::optional<std::vector<std::int64_t>>& shape) const {
-  const at::IntArrayRef received = shape ? at::IntArrayRef(*shape) : tensor.sizes();
-  return run_now(*state_, comm::permute_move(party_of(*state_), tensor, to, received));
+  return run_now(*state_, Kind::Permute, permute_of(tensor, to, shape));
 }
 
 void Group::send(const at::Tensor& tensor, int to, int tag) const {
@@ -179,32 +243,47 @@ void Group::recv(const at::Tensor& tensor, int from, int tag) const {
   message_now(*state_, Kind::Recv, tensor, from, tag);
 }
 
-void Group::barrier() const { run_now(*state_, comm::barrier_move()); }
+void Group::barrier() const { run_now(*state_, Kind::Barrier, barrier_of); }
 
 Pending Group::all_reduce_later(const at::Tensor& tensor, ReduceOp op) const {
-  return Pending(run_later(*state_, comm::all_reduce_move(party_of(*state_), tensor, op)));
+  return Pending(run_later(*state_, Kind::AllReduce, all_reduce_of(tensor, op)));
 }
 
 Pending Group::all_gather_later(const at::Tensor& tensor, std::int64_t dim,
                                 const Sizes& sizes) const {
-  return Pending(run_later(*state_, comm::all_gather_move(party_of(*state_), tensor, dim, sizes)));
+  return Pending(run_later(*state_, Kind::AllGather, all_gather_of(tensor, dim, sizes)));
 }
 
 Pending Group::reduce_scatter_later(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
                                     const Sizes& sizes) const {
   return Pending(
-      run_later(*state_, comm::reduce_scatter_move(party_of(*state_), tensor, dim, op, sizes)));
+      run_later(*state_, Kind::ReduceScatter, reduce_scatter_of(tensor, dim, op, sizes)));
 }
 
 Pending Group::all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim,
                                 std::int64_t join_dim, const Sizes& split_sizes,
                                 const Sizes& join_sizes) const {
-  return Pending(run_later(*state_, comm::all_to_all_move(party_of(*state_), tensor, split_dim,
-                                                          join_dim, split_sizes, join_sizes)));
+  return Pending(run_later(*state_, Kind::AllToAll,
+                           all_to_all_of(tensor, split_dim, join_dim, split_sizes, join_sizes)));
 }
 
 Pending Group::broadcast_later(const at::Tensor& tensor, int root) const {
-  return Pending(run_later(*state_, comm::broadcast_move(party_of(*state_), tensor, root)));
+  return Pending(run_later(*state_, Kind::Broadcast, broadcast_of(tensor, root)));
+}
+
+Pending Group::scatter_later(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim,
+                             int root, const Sizes& sizes) const {
+  return Pending(run_later(*state_, Kind::Scatter, scatter_of(part, whole, dim, root, sizes)));
+}
+
+Pending Group::gather_later(const at::Tensor& tensor, std::int64_t dim, int root,
+                            const Sizes& sizes) const {
+  return Pending(run_later(*state_, Kind::Gather, gather_of(tensor, dim, root, sizes)));
+}
+
+Pending Group::permute_later(const at::Tensor& tensor, const std::vector<int>& to,
+                             const std::optional<std::vector<std::int64_t>>& shape) const {
+  return Pending(run_later(*state_, Kind::Permute, permute_of(tensor, to, shape)));
 }
 
 Pending Group::send_later(const at::Tensor& tensor, int to, int tag) const {
@@ -215,6 +294,8 @@ Pending Group::recv_later(const at::Tensor& tensor, int from, int tag) const {
   return Pending(message_later(*state_, Kind::Recv, tensor, from, tag));
 }
 
-Pending Group::barrier_later() const { return Pending(run_later(*state_, comm::barrier_move())); }
+Pending Group::barrier_later() const {
+  return Pending(run_later(*state_, Kind::Barrier, barrier_of));
+}
 
 }  // namespace tegula

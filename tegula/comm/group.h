@@ -13,9 +13,10 @@
 // Reductions run in the order of the ranks and give the same bits on all of them; f16 and bf16 are
 // reduced in f32. NaN wins min and max. bool counts as 0 and 1 and stays bool: sum is "any".
 //
-// Errors: UsageError if a call cannot be right on its own; nothing was sent then. CommError if
-// ranks disagree, one died or left, or one did not come before the timeout (five minutes unless
-// set); with the shm engine all members throw it, and each later call throws it again at once.
+// Errors: UsageError if a call cannot be right on its own; nothing was sent then, but it counts as
+// a call: with the shm engine, members that make it throw CommError. CommError if ranks disagree,
+// one died or left, or one did not come before the timeout (five minutes unless set); with the shm
+// engine all members throw it, and each later call throws it again at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -125,6 +126,13 @@ class Group {
   Pending all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
                            const Sizes& split_sizes = {}, const Sizes& join_sizes = {}) const;
   Pending broadcast_later(const at::Tensor& tensor, int root) const;
+  // Gives `part` when done.
+  Pending scatter_later(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
+                        const Sizes& sizes = {}) const;
+  Pending gather_later(const at::Tensor& tensor, std::int64_t dim, int root,
+                       const Sizes& sizes = {}) const;
+  Pending permute_later(const at::Tensor& tensor, const std::vector<int>& to,
+                        const std::optional<std::vector<std::int64_t>>& shape = std::nullopt) const;
   Pending send_later(const at::Tensor& tensor, int to, int tag = 0) const;
   // Gives `tensor` when done.
   Pending recv_later(const at::Tensor& tensor, int from, int tag = 0) const;

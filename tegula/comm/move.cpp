@@ -9,6 +9,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/reduce.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 using Shape = c10::SmallVector<std::int64_t, 8>;
 
-DType dtype_of(const at::Tensor& tensor) { return static_cast<DType>(tensor.scalar_type()); }
+DType dtype_of(const at::Tensor& tensor) { return tegula::dtype_of(tensor.scalar_type()); }
 
 std::string text_of(const at::Tensor& tensor) {
   return std::string(name_of(dtype_of(tensor))) + bracketed(tensor.sizes().vec());
@@ -36,7 +37,7 @@ at::Tensor checked_input(const at::Tensor& tensor) {
         .fact("tensor", tensor.defined() ? tensor.toString() : "undefined")
         .hint("move the tensor to the CPU, or call to_dense()");
   }
-  size_of(dtype_of(tensor));  // throws for what has no distributed form
+  dtype_of(tensor);  // throws for what has no distributed form
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
 }
 
@@ -140,7 +141,14 @@ Shape with(Shape shape, std::int64_t dim, std::int64_t size) {
 
 }  // namespace
 
-void Move::run(Engine& engine) const {
+at::Tensor Move::run(Engine& engine) const {
+  carry_out(engine);
+  if (!target.defined()) return result;
+  if (!target.is_same(result)) target.copy_(result);
+  return target;
+}
+
+void Move::carry_out(Engine& engine) const {
   const std::span<const Piece> sent(from.data(), from.size());
   const std::span<const Piece> received(to.data(), to.size());
   switch (call.kind()) {
@@ -189,7 +197,9 @@ Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op) 
 Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op) {
   const at::Tensor input = checked_input(tensor);
   check_reducible(dtype_of(tensor), op);
-  return all_reduce_between(input, input, op);
+  Move move = all_reduce_between(input, input, op);
+  move.target = tensor;
+  return move;
 }
 
 Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
@@ -263,6 +273,7 @@ Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& 
   dim = checked_dim(part, dim);
   Move move;
   move.result = checked_input(part);
+  move.target = part;
   move.from.resize(static_cast<std::size_t>(party.size));
   move.to.resize(static_cast<std::size_t>(party.size));
   move.to[static_cast<std::size_t>(root)] = whole(move.result);

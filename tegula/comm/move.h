@@ -15,15 +15,21 @@ namespace tegula::comm {
 
 class Buffers;
 
-// `input` and `result` keep the memory of the pieces alive.
+// `input` and `result` keep the memory of the pieces alive. A `target` is the tensor that the
+// caller wants filled; the result is copied there if it had to be made elsewhere.
 struct Move {
   Call call;
   at::Tensor input;
   at::Tensor result;
+  at::Tensor target;
   c10::SmallVector<Piece, 4> from;
   c10::SmallVector<Piece, 4> to;
 
-  void run(Engine& engine) const;
+  // The target, else the result; undefined if there is none.
+  at::Tensor run(Engine& engine) const;
+
+ private:
+  void carry_out(Engine& engine) const;
 };
 
 // What a move needs to know of its group.
@@ -37,7 +43,6 @@ using Sizes = std::vector<std::int64_t>;
 
 // Each checks its arguments (UsageError) and allocates the result; see Group for their meaning.
 Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op);
-// The result is the contiguous tensor itself.
 Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op);
 Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
                      const Sizes& sizes);

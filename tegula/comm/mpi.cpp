@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <random>
@@ -39,10 +40,22 @@ bool is_initialized() {
   return flag != 0;
 }
 
-void finalize() {
+// Set once a call failed. MPI belongs to the process, and so does its state: what waits for the
+// other ranks (ending it, freeing a communicator) would then hang.
+std::atomic<bool>& is_lost() {
+  static std::atomic<bool> lost = false;
+  return lost;
+}
+
+bool can_be_ended() {
   int flag = 0;
   MPI_Finalized(&flag);
-  if (flag == 0) MPI_Finalize();
+  return flag == 0 && !is_lost();
+}
+
+// Without this mpirun ends the other ranks.
+void finalize() {
+  if (can_be_ended()) MPI_Finalize();
 }
 
 // MPI can be started once in a process; if we do, it ends with the process.
@@ -81,6 +94,7 @@ class MpiWork final : public c10d::Work {
     for (int i = 0; !test(); ++i) {
       if (i > 100) sched_yield();
       if (i % 64 == 63 && Clock::now() > deadline) {
+        is_lost() = true;
         throw std::runtime_error("no answer within " + std::to_string(timeout_.count()) + " ms");
       }
     }
@@ -112,9 +126,7 @@ class MpiBackend final : public c10d::Backend {
         timeout_(timeout) {}
 
   ~MpiBackend() override {
-    int flag = 0;
-    MPI_Finalized(&flag);
-    if (flag != 0) return;
+    if (!can_be_ended()) return;
     MPI_Comm_free(&collectives_);
     MPI_Comm_free(&messages_);
   }
@@ -278,10 +290,8 @@ std::shared_ptr<void> duplicate(MPI_Comm communicator) {
   auto* copy = new MPI_Comm(MPI_COMM_NULL);
   check(MPI_Comm_dup(communicator, copy), "MPI_Comm_dup");
   return {copy, [](void* held) {
-            int flag = 0;
-            MPI_Finalized(&flag);
             auto* mine = static_cast<MPI_Comm*>(held);
-            if (flag == 0) MPI_Comm_free(mine);
+            if (can_be_ended()) MPI_Comm_free(mine);
             delete mine;
           }};
 }
@@ -311,7 +321,8 @@ std::vector<int> places_on_host(MPI_Comm communicator, int size) {
 
 namespace tegula {
 
-World from_mpi(MPI_Comm communicator, const WorldOptions& options) {
+template <>
+World World::from_mpi(MPI_Comm communicator, const WorldOptions& options) {
   comm::ensure_mpi();
   auto state = std::make_shared<comm::WorldState>();
   state->communicator = comm::duplicate(communicator);
@@ -325,7 +336,7 @@ World from_mpi(MPI_Comm communicator, const WorldOptions& options) {
   if (state->backend.empty() && state->local_size < state->size) state->backend = "mpi";
   state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
   const std::string job = "mpi " + std::to_string(comm::agreed_number(communicator));
-  state->board = shm::meet_on_host(job, state->local_rank, state->local_size, state->timeout);
+  state->share(shm::meet_on_host(job, state->local_rank, state->local_size, state->timeout));
   return World(state);
 }
 

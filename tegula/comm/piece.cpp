@@ -1,7 +1,7 @@
 #include "tegula/comm/piece.h"
 
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include <algorithm>
@@ -48,29 +48,70 @@ void copy_stretch(std::byte* to, const std::byte* from, std::int64_t bytes) {
     case 32:
       std::memcpy(to, from, 32);
       return;
+    case 64:
+      std::memcpy(to, from, 64);
+      return;
+    case 128:
+      std::memcpy(to, from, 128);
+      return;
     default:
       std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 }
 
-// Shorter runs would cost more in fences than they save.
+constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kShortestStream = 512;
 
+// A line of memory that is streamed in part only costs more than it saves.
+bool is_worth_streaming(const void* to, std::int64_t bytes) {
+  if (bytes >= kShortestStream) return true;
+  return reinterpret_cast<std::intptr_t>(to) % kLine == 0 && bytes % kLine == 0;
+}
+
 #if defined(__SSE2__)
-void stream(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  const std::int64_t head = -reinterpret_cast<std::intptr_t>(to) & 15;
-  std::memcpy(to, from, static_cast<std::size_t>(head));
-  std::int64_t i = head;
-  for (; i + 64 <= bytes; i += 64) {
-    for (std::int64_t j = i; j < i + 64; j += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + j),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j)));
+// `to` is made of whole cache lines.
+void stream_lines(const Piece& from, const Piece& to) {
+  for (std::int64_t run = 0; run < to.runs; ++run) {
+    std::byte* target = to.base + run * to.stride;
+    const std::byte* source = from.base + run * from.stride;
+    for (std::int64_t i = 0; i < to.run; i += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(target + i),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i)));
     }
   }
-  std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+}
+// A line in one store is a sixth faster.
+__attribute__((target("avx512f"))) void stream_lines_at_once(const Piece& from, const Piece& to) {
+  for (std::int64_t run = 0; run < to.runs; ++run) {
+    std::byte* target = to.base + run * to.stride;
+    const std::byte* source = from.base + run * from.stride;
+    for (std::int64_t i = 0; i < to.run; i += kLine) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(target + i), _mm512_loadu_si512(source + i));
+    }
+  }
+}
+
+void stream_runs(const Piece& from, const Piece& to) {
+  static const bool at_once = __builtin_cpu_supports("avx512f");
+  (at_once ? stream_lines_at_once : stream_lines)(from, to);
+}
+
+void stream(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  const std::int64_t head = std::min(-reinterpret_cast<std::intptr_t>(to) & (kLine - 1), bytes);
+  const std::int64_t lines = (bytes - head) / kLine * kLine;
+  std::memcpy(to, from, static_cast<std::size_t>(head));
+  stream_runs(Piece::whole(from + head, lines), Piece::whole(to + head, lines));
+  std::memcpy(to + head + lines, from + head + lines,
+              static_cast<std::size_t>(bytes - head - lines));
 }
 void fence() { _mm_sfence(); }
 #else
+void stream_runs(const Piece& from, const Piece& to) {
+  for (std::int64_t run = 0; run < to.runs; ++run) {
+    std::memcpy(to.base + run * to.stride, from.base + run * from.stride,
+                static_cast<std::size_t>(to.run));
+  }
+}
 void stream(std::byte* to, const std::byte* from, std::int64_t bytes) {
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
@@ -85,7 +126,7 @@ Writing writing_for(std::int64_t result_bytes) {
 }
 
 void write_bytes(void* to, const void* from, std::int64_t bytes, Writing writing) {
-  if (writing == Writing::Streaming && bytes >= kShortestStream) {
+  if (writing == Writing::Streaming && is_worth_streaming(to, bytes)) {
     stream(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   } else {
     copy_stretch(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
@@ -103,26 +144,78 @@ void pack(const Piece& from, std::int64_t begin, std::int64_t end, std::byte* to
   });
 }
 
+namespace {
+
+// Short runs are put together in the first-level cache, so that whole lines are streamed.
+void stream_gathered(const Piece& from, std::int64_t begin, std::int64_t bytes, std::byte* to) {
+  constexpr std::int64_t kRoom = 8 << 10;
+  alignas(kLine) std::byte room[kRoom];
+  while (bytes > 0) {
+    // Up to the end of a line of `to`, after which all is aligned.
+    const std::int64_t length =
+        std::min(bytes, kRoom - (reinterpret_cast<std::intptr_t>(to) & (kLine - 1)));
+    pack(from, begin, begin + length, room);
+    write_bytes(to, room, length, Writing::Streaming);
+    begin += length;
+    to += length;
+    bytes -= length;
+  }
+}
+
+// A contiguous piece as runs of `run` bytes; another one as it is.
+Piece in_runs(const Piece& piece, std::int64_t run) {
+  if (!piece.is_contiguous()) return piece;
+  return {piece.base, run, run, piece.bytes() / run};
+}
+
+// If one piece is contiguous or both have equal runs, and the runs of `to` are whole cache lines:
+// one loop over them, whatever their length.
+bool stream_in_runs(const Piece& from, const Piece& to, std::int64_t begin, std::int64_t end) {
+  const std::int64_t run = to.is_contiguous() ? from.run : to.run;
+  if (run == 0 || (from.is_contiguous() && to.is_contiguous())) return false;
+  const Piece source = in_runs(from, run), target = in_runs(to, run);
+  const auto place = reinterpret_cast<std::intptr_t>(target.base);
+  if (source.run != target.run || (place | run | target.stride) % kLine != 0) return false;
+  const std::int64_t first = (begin + run - 1) / run;
+  const std::int64_t last = std::min(end, to.bytes()) / run;
+  if (first >= last) return false;
+  const auto part = [&](const Piece& piece) {
+    return Piece{piece.base + first * piece.stride, run, piece.stride, last - first};
+  };
+  stream_runs(part(source), part(target));
+  copy(from, to, begin, first * run);
+  copy(from, to, last * run, end);
+  return true;
+}
+
+}  // namespace
+
 void unpack(const std::byte* from, const Piece& to, std::int64_t begin, std::int64_t end,
             Writing writing) {
   for_each_stretch(to, begin, end, [&](std::byte* memory, std::int64_t bytes) {
     write_bytes(memory, from, bytes, writing);
     from += bytes;
   });
-  settle(writing);
 }
 
 void copy(const Piece& from, const Piece& to, std::int64_t begin, std::int64_t end,
           Writing writing) {
   if (from.base == to.base && from.run == to.run && from.stride == to.stride) return;
+  if (writing == Writing::Streaming && stream_in_runs(from, to, begin, end)) return;
+  const bool gathers = writing == Writing::Streaming && !from.is_contiguous() &&
+                       from.run < to.run && !is_worth_streaming(to.base, from.run);
   for_each_stretch(to, begin, end, [&](std::byte* memory, std::int64_t bytes) {
+    if (gathers) {
+      stream_gathered(from, begin, bytes, memory);
+      begin += bytes;
+      return;
+    }
     for_each_stretch(from, begin, begin + bytes, [&](const std::byte* source, std::int64_t length) {
       write_bytes(memory, source, length, writing);
       memory += length;
     });
     begin += bytes;
   });
-  settle(writing);
 }
 
 }  // namespace tegula::comm

@@ -25,7 +25,8 @@ struct Piece {
 enum class Writing { Cached, Streaming };
 Writing writing_for(std::int64_t result_bytes);
 
-// memcpy in that way. Whoever streams calls settle() before the bytes are promised to others.
+// memcpy in that way. Whoever streams, by this or by what follows, calls settle() before the bytes
+// are promised to others.
 void write_bytes(void* to, const void* from, std::int64_t bytes, Writing writing);
 void settle(Writing writing);
 

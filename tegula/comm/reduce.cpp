@@ -3,11 +3,12 @@
 #include "tegula/comm/reduce.h"
 
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <complex>
@@ -85,11 +86,17 @@ struct Xor {
   }
 };
 
-// Where results go.
+// Where results go. Places of a streamed one stand alike in their cache lines.
 struct Target {
-  void* memory;
+  std::span<void* const> places;
   Writing writing;
 };
+
+void write_to_others(const Target& to, const void* result, std::int64_t begin, std::int64_t bytes) {
+  for (void* place : to.places.subspan(1)) {
+    write_bytes(static_cast<std::byte*>(place) + begin, result, bytes, to.writing);
+  }
+}
 
 // A source may be the destination, at the same index only: iterations are independent.
 template <class T, class Op>
@@ -99,29 +106,65 @@ void combine_two(const T* a, const T* b, T* to, std::int64_t count, Op op) {
 }
 
 #if defined(__SSE2__)
-// The same, around the caches: a cache line at a time is made in registers and written whole.
+// The same for whole cache lines, around the caches: a line is made in registers and written whole.
+// Reading and writing overlap only if they alternate like this.
 template <class T, class Op>
-void combine_two_streaming(const T* a, const T* b, T* to, std::int64_t count, Op op) {
+void combine_lines(const T* a, const T* b, std::span<T* const> to, std::int64_t count, Op op) {
   constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
-  std::int64_t i = 0;
-  while (i < count && reinterpret_cast<std::uintptr_t>(to + i) % 64 != 0) {
-    to[i] = op(a[i], b[i]);
-    ++i;
-  }
-  for (; i + kLine <= count; i += kLine) {
+  for (std::int64_t i = 0; i < count; i += kLine) {
     alignas(64) T line[kLine];
     for (std::int64_t j = 0; j < kLine; ++j) line[j] = op(a[i + j], b[i + j]);
-    for (int part = 0; part < 4; ++part) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i) + part,
-                       _mm_load_si128(reinterpret_cast<const __m128i*>(line) + part));
+    for (T* place : to) {
+      for (int part = 0; part < 4; ++part) {
+        _mm_stream_si128(reinterpret_cast<__m128i*>(place + i) + part,
+                         _mm_load_si128(reinterpret_cast<const __m128i*>(line) + part));
+      }
     }
   }
-  for (; i < count; ++i) to[i] = op(a[i], b[i]);
+}
+
+// The same with a line in one store.
+template <class T, class Op>
+__attribute__((target("avx512f"))) void combine_lines_at_once(const T* a, const T* b,
+                                                              std::span<T* const> to,
+                                                              std::int64_t count, Op op) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t i = 0; i < count; i += kLine) {
+    alignas(64) T line[kLine];
+    for (std::int64_t j = 0; j < kLine; ++j) line[j] = op(a[i + j], b[i + j]);
+    const __m512i whole = _mm512_load_si512(line);
+    for (T* place : to) _mm512_stream_si512(reinterpret_cast<__m512i*>(place + i), whole);
+  }
+}
+
+template <class T, class Op>
+void combine_two_streaming(const T* a, const T* b, std::span<void* const> places,
+                           std::int64_t count, Op op) {
+  static const bool at_once = __builtin_cpu_supports("avx512f");
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  const auto in_line =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(places[0]) % 64 / sizeof(T));
+  const std::int64_t head = std::min((kLine - in_line) % kLine, count);
+  const std::int64_t lines = (count - head) / kLine * kLine;
+  const std::int64_t tail = head + lines;
+  T ends[2 * kLine];  // a place may be a source: nothing is written before all is combined
+  combine_two(a, b, ends, head, op);
+  combine_two(a + tail, b + tail, ends + head, count - tail, op);
+  c10::SmallVector<T*, 8> to;
+  for (void* place : places) {
+    std::copy_n(ends, head, static_cast<T*>(place));
+    std::copy_n(ends + head, count - tail, static_cast<T*>(place) + tail);
+    to.push_back(static_cast<T*>(place) + head);
+  }
+  (at_once ? combine_lines_at_once<T, Op>
+           : combine_lines<T, Op>)(a + head, b + head, {to.data(), to.size()}, lines, op);
 }
 #else
 template <class T, class Op>
-void combine_two_streaming(const T* a, const T* b, T* to, std::int64_t count, Op op) {
-  combine_two(a, b, to, count, op);
+void combine_two_streaming(const T* a, const T* b, std::span<void* const> to, std::int64_t count,
+                           Op op) {
+  combine_two(a, b, static_cast<T*>(to[0]), count, op);
+  write_to_others({to, Writing::Cached}, to[0], 0, count * static_cast<std::int64_t>(sizeof(T)));
 }
 #endif
 
@@ -152,12 +195,26 @@ void combine_block(std::span<const void* const> from, std::int64_t begin, std::i
       partial[i] = op(partial[i], static_cast<Partial>(next[i]));
     }
   }
-  T* place = static_cast<T*>(to.memory) + begin;
-  if (to.writing == Writing::Cached) return finish<T>(partial, place, count, divisor);
+  T* place = static_cast<T*>(to.places[0]) + begin;
+  constexpr std::int64_t kBytes = sizeof(T);
+  if (to.writing == Writing::Cached) {
+    finish<T>(partial, place, count, divisor);
+    return write_to_others(to, place, begin * kBytes, count * kBytes);
+  }
   alignas(64) T finished[kBlock];
   finish<T>(partial, finished, count, divisor);
-  write_bytes(place, finished, count * static_cast<std::int64_t>(sizeof(T)), to.writing);
+  write_bytes(place, finished, count * kBytes, to.writing);
+  write_to_others(to, finished, begin * kBytes, count * kBytes);
 }
+
+// The average of two, rounded as finish() rounds it.
+struct MeanOfTwo {
+  template <class T>
+  T operator()(T a, T b) const {
+    using Real = decltype(std::real(T()));
+    return (a + b) / static_cast<Real>(2);
+  }
+};
 
 // `divisor` is 1 but for avg.
 template <class T, class Partial, class Op>
@@ -167,16 +224,27 @@ void combine_all(std::span<const void* const> from, Target to, std::int64_t coun
     if (from.size() == 2 && divisor == 1) {
       const T* first = static_cast<const T*>(from[0]);
       const T* second = static_cast<const T*>(from[1]);
-      T* result = static_cast<T*>(to.memory);
-      if (to.writing == Writing::Cached) return combine_two(first, second, result, count, op);
-      combine_two_streaming(first, second, result, count, op);
-      return settle(to.writing);
+      if (to.writing == Writing::Streaming) {
+        combine_two_streaming(first, second, to.places, count, op);
+        return settle(to.writing);
+      }
+      T* result = static_cast<T*>(to.places[0]);
+      combine_two(first, second, result, count, op);
+      return write_to_others(to, result, 0, count * static_cast<std::int64_t>(sizeof(T)));
     }
   }
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     combine_block<T, Partial>(from, begin, std::min(kBlock, count - begin), to, op, divisor);
   }
   settle(to.writing);
+}
+
+bool stand_alike(std::span<void* const> places) {
+  const auto offset = [](const void* place) {
+    return reinterpret_cast<std::uintptr_t>(place) % 64;
+  };
+  return std::all_of(places.begin(), places.end(),
+                     [&](const void* place) { return offset(place) == offset(places[0]); });
 }
 
 [[noreturn]] void refuse(DType dtype, ReduceOp op) {
@@ -199,6 +267,9 @@ void reduce_as(DType dtype, ReduceOp op, std::span<const void* const> from, Targ
       return combine_all<T, Partial>(from, to, count, Product());
     case ReduceOp::Avg:
       if constexpr (!kHasBits) {
+        if constexpr (std::is_same_v<T, Partial>) {
+          if (from.size() == 2) return combine_all<T, Partial>(from, to, count, MeanOfTwo());
+        }
         return combine_all<T, Partial>(from, to, count, Sum(),
                                        static_cast<std::int64_t>(from.size()));
       }
@@ -243,9 +314,14 @@ void reduce_bools(ReduceOp op, std::span<const void* const> from, Target to, std
 
 }  // namespace
 
-void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* memory,
+void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* to,
              std::int64_t count, Writing writing) {
-  const Target to{memory, writing};
+  combine_into(dtype, op, from, {&to, 1}, count, writing);
+}
+
+void combine_into(DType dtype, ReduceOp op, std::span<const void* const> from,
+                  std::span<void* const> places, std::int64_t count, Writing writing) {
+  const Target to{places, stand_alike(places) ? writing : Writing::Cached};
   switch (dtype) {
     case DType::Bool:
       return reduce_bools(op, from, to, count);

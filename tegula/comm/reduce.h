@@ -20,4 +20,8 @@ void check_reducible(DType dtype, ReduceOp op);
 void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* to,
              std::int64_t count, Writing writing = Writing::Cached);
 
+// The same into several places at once.
+void combine_into(DType dtype, ReduceOp op, std::span<const void* const> from,
+                  std::span<void* const> to, std::int64_t count, Writing writing);
+
 }  // namespace tegula::comm

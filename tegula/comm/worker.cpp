@@ -22,6 +22,14 @@ void Worker::queue(Task task) {
   changed_.notify_all();
 }
 
+void Worker::run_in_turn(Task task) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (tasks_.empty() && !is_running_) return task();
+  }
+  queue(std::move(task));
+}
+
 bool Worker::is_idle() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return tasks_.empty() && !is_running_;

@@ -20,6 +20,8 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void queue(Task task);
+  // Runs the task after what is queued: here and now if nothing is.
+  void run_in_turn(Task task);
   bool is_idle();
   // Waits until nothing is queued or running. While the lock is held, nothing starts.
   std::unique_lock<std::mutex> lock_when_idle();

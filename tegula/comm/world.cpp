@@ -79,6 +79,7 @@ std::unique_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
     options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
   options.index = index;
   options.timeout = timeout;
+  options.blocks = world.blocks;
   return shm::make_engine(world.board, options);
 }
 
@@ -96,6 +97,7 @@ std::unique_ptr<Engine> new_engine(const WorldState& world, const std::string& b
   options.group = key;
   options.index = index;
   options.size = static_cast<int>(ranks.size());
+  options.local_rank = world.local_rank;
   options.ranks = ranks;
   options.timeout = timeout;
   options.communicator = world.communicator;
@@ -177,8 +179,8 @@ World World::from_env(const WorldOptions& options) {
     state->board = shm::Board::for_threads(1);
     state->board->join(0);
   } else {
-    state->board = shm::meet_on_host(place.job + "|" + world_name, place.local_rank,
-                                     place.local_size, state->timeout);
+    state->share(shm::meet_on_host(place.job + "|" + world_name, place.local_rank, place.local_size,
+                                   state->timeout));
   }
   if (place.local_size < place.size) {
     state->store = c10::make_intrusive<c10d::PrefixStore>(

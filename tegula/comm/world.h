@@ -48,6 +48,9 @@ class World {
   // of the job call it, and as often. CommError if they do not find each other before the timeout.
   static World from_env(const WorldOptions& options = {});
   static World alone();
+  // The ranks of an MPI communicator; include tegula/comm/mpi.h, which says more.
+  template <class Communicator>
+  static World from_mpi(Communicator communicator, const WorldOptions& options = {});
   // One rank of an imagined world of any size: shapes only, nothing is sent.
   static World fake(int size, int rank = 0);
 

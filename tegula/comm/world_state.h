@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tegula/comm/group_state.h"
+#include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/board.h"
 
 namespace tegula::comm {
@@ -30,11 +31,19 @@ struct WorldState {
   c10::intrusive_ptr<c10d::Store> store;  // of all hosts; null: one host
   std::string rendezvous_host;            // by which hosts reach the store
   std::shared_ptr<void> communicator;     // an MPI_Comm that the user gave, else null
+  std::shared_ptr<shm::Blocks> blocks;    // of ranks that are processes, else null
   std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
 
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<GroupState>> groups;
   std::map<std::type_index, std::shared_ptr<void>> parts;
+
+  // The board of ranks that are processes.
+  void share(std::shared_ptr<shm::Board> met) {
+    board = std::move(met);
+    blocks = std::make_shared<shm::Blocks>(board);
+    buffers = std::make_shared<Buffers>(blocks);
+  }
 
   ~WorldState() {
     parts.clear();

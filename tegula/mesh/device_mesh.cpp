@@ -72,6 +72,15 @@ std::size_t DeviceMesh::axis_index(std::string_view name) const {
       .hint("its axes are " + join(names_of(axes())));
 }
 
+Coordinate DeviceMesh::coordinate_at(std::int64_t index) const {
+  Coordinate coordinate(ndim(), 0);
+  for (std::size_t axis = ndim(); axis-- > 0;) {
+    coordinate[axis] = index % axes()[axis].size;
+    index /= axes()[axis].size;
+  }
+  return coordinate;
+}
+
 std::optional<Coordinate> DeviceMesh::coordinate_of(std::int64_t rank) const {
   const std::optional<std::int64_t> place = state_->root->place_of(rank);
   if (!place) return std::nullopt;

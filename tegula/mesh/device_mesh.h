@@ -74,6 +74,8 @@ class DeviceMesh {
   // Where a rank is in its fiber; none if the rank is not in the root. O(axes), and O(log ranks) if
   // the ranks are listed.
   std::optional<Coordinate> coordinate_of(std::int64_t rank) const;
+  // The coordinate that is `index`-th in row-major order, from 0 to size() - 1.
+  Coordinate coordinate_at(std::int64_t index) const;
   std::optional<std::int64_t> fiber_of(std::int64_t rank) const;
   std::int64_t fiber_count() const;
   // The rank at a place. UsageError if there is no such place.

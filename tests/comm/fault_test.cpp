@@ -89,6 +89,11 @@ void expect_failures(int ranks, const RankBody& body, const Expectation& want,
   }
 }
 
+void limit(decltype(RLIMIT_AS) resource, rlim_t bytes) {
+  const rlimit wanted{bytes, bytes};
+  require(setrlimit(resource, &wanted) == 0, "cannot set a limit");
+}
+
 void sum(const World& world, std::int64_t count = 8) {
   world.group().all_reduce(at::ones({count}), ReduceOp::Sum);
 }
@@ -202,6 +207,24 @@ TEST(Fault, DifferentCallsThrowOnEveryRankAtOnceAndNameBoth) {
            "all_gather(f32[12, 2], dim 0)");
 }
 
+TEST(Fault, ACallThatOneRankRefusesThrowsOnTheOthersAtOnce) {
+  for (bool goes_on : {false, true}) {
+    expect_failures(3,
+                    [goes_on](World& world) {
+                      sum(world);
+                      if (world.rank() == 1) {
+                        EXPECT_THROW(world.group().all_gather(at::ones({4}), 3), UsageError);
+                        if (!goes_on) std::this_thread::sleep_for(1s);
+                      }
+                      call_and_fail_again([&] { world.group().all_gather(at::ones({4}), 0); });
+                    },
+                    {goes_on ? -1 : 1,
+                     1,
+                     {"all_gather(f32[12], dim 0",
+                      goes_on ? "rank" : "rank 1  all_gather, refused: there is no dim 3"}});
+  }
+}
+
 TEST(Fault, PairsThatDisagreeOnSizesThrowOnEveryRank) {
   expect_failures(
       3,
@@ -274,12 +297,38 @@ TEST(Fault, AWorldThatGoesWithCallsPendingDoesNotHang) {
 TEST(Fault, AGroupThatGetsNoMemoryIsAnErrorOnItsMembers) {
   expect_failures(2,
                   [](World& world) {
-                    signal(SIGXFSZ, SIG_IGN);
-                    const rlimit none{std::size_t{1} << 20, std::size_t{1} << 20};
-                    setrlimit(RLIMIT_FSIZE, &none);
+                    limit(RLIMIT_FSIZE, 1 << 20);
                     world.group();
                   },
-                  {-1, 2, {"not enough memory for a group of ranks"}});
+                  {-1, 2, {"not enough shared memory"}});
+}
+
+TEST(Fault, AResultThatGetsNoMemoryIsAnErrorOnAllRanks) {
+  expect_failures(2,
+                  [](World& world) {
+                    sum(world);
+                    const at::Tensor part = at::ones({std::int64_t{64} << 20}, at::kByte);
+                    limit(RLIMIT_AS, 1 << 20);
+                    world.group().all_gather(part, 0);
+                  },
+                  {-1, 2, {"not enough memory for a result", "134217728"}});
+}
+
+TEST(Fault, ResultsThatDoNotFitIntoSharedMemoryComeByAnotherWay) {
+  const auto ends = run_processes(3, [](World& world) {
+    sum(world);
+    if (world.rank() == 1) limit(RLIMIT_FSIZE, 1 << 20);
+    const at::Tensor whole = at::full({3'000'000}, world.rank(), at::kInt);
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor got = world.group().all_reduce(whole, ReduceOp::Sum);
+      require(at::all(got == 3).item<bool>(), "a wrong sum");
+      require(world.group().all_gather(whole, 0).sum().item<std::int64_t>() == 9'000'000,
+              "a wrong all_gather");
+      require(world.group().all_to_all(whole, 0, 0).sum().item<std::int64_t>() == 3'000'000,
+              "a wrong all_to_all");
+    }
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
 }
 
 TEST(Fault, AFullSharedMemoryFolderDoesNotMatter) {

@@ -116,7 +116,7 @@ TEST(Buffers, ALargeResultReusesWarmMemoryAndMayOutliveThePool) {
 }
 
 TEST(Buffers, NoMoreIsKeptThanAllowed) {
-  Buffers buffers(std::int64_t{8} << 20);
+  Buffers buffers(nullptr, std::int64_t{8} << 20);
   {
     std::vector<at::Tensor> tensors;
     for (int i = 0; i < 5; ++i) tensors.push_back(buffers.empty({4 << 20}, at::kByte));

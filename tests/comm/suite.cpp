@@ -19,6 +19,12 @@ const std::vector<at::ScalarType> kDtypes = {
     at::kLong,     at::kUInt16, at::kUInt32, at::kUInt64,       at::kHalf,
     at::kBFloat16, at::kFloat,  at::kDouble, at::kComplexFloat, at::kComplexDouble};
 
+// All of them; of each family one where many ranks would make it slow.
+std::vector<at::ScalarType> dtypes_for(const World& world) {
+  if (world.size() <= 4) return kDtypes;
+  return {at::kBool, at::kInt, at::kBFloat16, at::kFloat, at::kComplexDouble};
+}
+
 bool is_whole(at::ScalarType dtype) { return at::isIntegralType(dtype, /*includeBool=*/false); }
 
 // Small whole numbers, so that every dtype holds them and their sums exactly; every rank can make
@@ -117,7 +123,7 @@ std::int64_t offset_of(const Shape& sizes, int rank) {
 
 void all_reduce_in_every_dtype_and_op(World& world) {
   const Group group = world.group();
-  for (at::ScalarType dtype : kDtypes) {
+  for (at::ScalarType dtype : dtypes_for(world)) {
     for (ReduceOp op : kReduceOps) {
       const auto all = of_all_ranks(world, [&](int rank) { return values({3, 5}, dtype, rank); });
       const at::Tensor& mine = all[static_cast<std::size_t>(world.rank())];
@@ -174,7 +180,7 @@ void not_a_number_wins(World& world) {
 void gathers_along_any_dim(World& world) {
   const Group group = world.group();
   const Shape sizes = uneven(world.size());
-  for (at::ScalarType dtype : kDtypes) {
+  for (at::ScalarType dtype : dtypes_for(world)) {
     for (std::int64_t dim : {0, 1, -1}) {
       const auto made = [&](std::int64_t size, int rank) {
         Shape shape{2, 3, 4};
@@ -236,7 +242,7 @@ void all_to_all_along_any_dims(World& world) {
   const Group group = world.group();
   const Shape sizes = uneven(world.size());
   const auto me = static_cast<std::size_t>(world.rank());
-  for (at::ScalarType dtype : kDtypes) {
+  for (at::ScalarType dtype : dtypes_for(world)) {
     for (std::int64_t split_dim : {0, 1, 2}) {
       for (std::int64_t join_dim : {0, 1, 2}) {
         if (split_dim == join_dim) continue;
@@ -266,7 +272,7 @@ void moves_large_tensors(World& world) {
   const auto me = static_cast<std::size_t>(world.rank());
   const std::int64_t n = world.size();
   const auto all =
-      of_all_ranks(world, [&](int rank) { return random({4 * n, 300 * n, 70}, rank); });
+      of_all_ranks(world, [&](int rank) { return random({4 * n, 1200 / (n * n) * n, 70}, rank); });
   const at::Tensor sum = plain_reduction(ReduceOp::Sum, all);
   for (std::int64_t dim : {0, 1}) {
     check_equal(group.all_gather(all[me], dim), at::cat(all, dim), "large all_gather");
@@ -280,9 +286,40 @@ void moves_large_tensors(World& world) {
   check_equal(group.broadcast(all[me], static_cast<int>(n) - 1), all.back(), "large broadcast");
 }
 
+// Results of earlier calls can be anywhere in memory that is shared already, at any distance from a
+// cache line.
+void reduces_parts_of_results_in_place(World& world) {
+  const Group group = world.group();
+  const std::int64_t count = 600'001;
+  const at::Tensor result = group.all_gather(at::zeros({count}), 0);
+  const auto all = of_all_ranks(world, [&](int rank) { return random({count - 9}, rank); });
+  const at::Tensor part = result.narrow(0, world.rank(), count - 9);
+  for (ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg}) {
+    part.copy_(all[static_cast<std::size_t>(world.rank())]);
+    group.all_reduce_(part, op);
+    check_equal(part, plain_reduction(op, all), "all_reduce_ of a part of a result");
+  }
+}
+
+void moves_large_tensors_in_runs_of_any_length(World& world) {
+  const Group group = world.group();
+  const std::int64_t n = world.size();
+  for (std::int64_t run : {1, 16, 17, 64, 150}) {
+    const auto all = of_all_ranks(
+        world, [&](int rank) { return random({600'000 / (run * n * n) * n, run * n}, rank); });
+    const at::Tensor& mine = all[static_cast<std::size_t>(world.rank())];
+    for (std::int64_t dim : {0, 1}) {
+      check_equal(group.all_to_all(mine, dim, 1 - dim),
+                  plain_all_to_all(all, world.rank(), dim, 1 - dim,
+                                   Shape(static_cast<std::size_t>(n), mine.size(dim) / n)),
+                  "all_to_all in runs of " + std::to_string(run));
+    }
+  }
+}
+
 void broadcasts_from_any_root(World& world) {
   for (int root = 0; root < world.size(); ++root) {
-    for (at::ScalarType dtype : kDtypes) {
+    for (at::ScalarType dtype : dtypes_for(world)) {
       const at::Tensor mine = values({2, 5}, dtype, world.rank());
       check_equal(world.group().broadcast(mine, root), values({2, 5}, dtype, root), "broadcast");
     }
@@ -351,7 +388,20 @@ void runs_calls_later(World& world) {
   const Pending part = group.reduce_scatter_later(at::ones({world.size()}), 0, ReduceOp::Sum);
   const Pending mixed = group.all_to_all_later(at::ones({world.size()}), 0, 0);
   const Pending word = group.broadcast_later(at::full({1}, world.rank()), 0);
+  const int last = world.size() - 1;
+  const at::Tensor part_of_root = at::empty({2, 2}).t();
+  const Pending scattered = group.scatter_later(
+      part_of_root, at::arange(4 * world.size(), at::kFloat).view({-1, 2}), 0, last);
+  const Pending gathered = group.gather_later(at::full({1}, world.rank()), 0, last);
+  std::vector<int> to_itself(static_cast<std::size_t>(world.size()));
+  std::iota(to_itself.begin(), to_itself.end(), 0);
+  const Pending stayed = group.permute_later(at::full({3}, world.rank()), to_itself);
   group.barrier_later().wait();
+  require(scattered.wait().is_same(part_of_root) &&
+              at::equal(part_of_root, at::arange(4, at::kFloat).view({2, 2}) + 4 * world.rank()) &&
+              gathered.wait().defined() == (world.rank() == last) &&
+              at::equal(stayed.wait(), at::full({3}, world.rank())),
+          "a later scatter, gather or permute gave a wrong result");
   require(rows.wait().size(0) == 2 * world.size() && part.wait().item<float>() == ranks &&
               mixed.wait().size(0) == world.size() && word.wait().item<std::int64_t>() == 0,
           "a later call gave a wrong result");
@@ -385,6 +435,8 @@ const std::map<std::string, RankBody>& suite() {
       {"ReduceScattersAlongAnyDim", reduce_scatters_along_any_dim},
       {"AllToAllAlongAnyDims", all_to_all_along_any_dims},
       {"MovesLargeTensors", moves_large_tensors},
+      {"MovesLargeTensorsInRunsOfAnyLength", moves_large_tensors_in_runs_of_any_length},
+      {"ReducesPartsOfResultsInPlace", reduces_parts_of_results_in_place},
       {"BroadcastsFromAnyRoot", broadcasts_from_any_root},
       {"PermutesInARing", permutes_in_a_ring},
       {"SendsAndReceives", sends_and_receives},

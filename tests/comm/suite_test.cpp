@@ -3,6 +3,9 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -26,6 +29,12 @@ std::vector<std::string> names() {
   return result;
 }
 
+// All of 1 to 8 in the long suite.
+std::vector<int> rank_counts() {
+  if (std::getenv("TEGULA_LONG") != nullptr) return {1, 2, 3, 4, 5, 6, 7, 8};
+  return {1, 2, 3, 8};
+}
+
 std::string name_of_case(const testing::TestParamInfo<Case>& info) {
   std::ostringstream text;
   text << std::get<0>(info.param) << std::get<1>(info.param) << std::get<2>(info.param);
@@ -35,29 +44,72 @@ std::string name_of_case(const testing::TestParamInfo<Case>& info) {
 INSTANTIATE_TEST_SUITE_P(Shm, EveryEngine,
                          testing::Combine(testing::ValuesIn(names()),
                                           testing::Values(Way::Threads, Way::Processes),
-                                          testing::Values(1, 2, 3, 4, 8)),
+                                          testing::ValuesIn(rank_counts())),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Gloo, EveryEngine,
                          testing::Combine(testing::ValuesIn(names()),
-                                          testing::Values(Way::GlooThreads, Way::GlooProcesses),
+                                          testing::Values(Way::GlooProcesses),
+                                          testing::ValuesIn(rank_counts())),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(GlooThreads, EveryEngine,
+                         testing::Combine(testing::ValuesIn(names()),
+                                          testing::Values(Way::GlooThreads),
                                           testing::Values(1, 2, 3)),
                          name_of_case);
 
 // mpirun starts this program again, as ranks that run the whole suite.
 class Mpi : public testing::TestWithParam<int> {};
 
-TEST_P(Mpi, GivesWhatAPlainComputationGives) {
-  if (std::system("mpirun --version >/dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "no mpirun: apt-get install openmpi-bin libopenmpi-dev";
-  }
-  if (!TEGULA_TEST_MPI) GTEST_SKIP() << "built without MPI";
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command = "mpirun --allow-run-as-root --oversubscribe -n " +
-                              std::to_string(GetParam()) + " " + program + " --suite mpi 2>&1";
-  EXPECT_EQ(std::system(command.c_str()), 0);
+std::string why_there_is_no_mpi() {
+  if (!TEGULA_TEST_MPI) return "built without MPI";
+  if (std::system("mpirun --version >/dev/null 2>&1") == 0) return "";
+  return "no mpirun: apt-get install openmpi-bin libopenmpi-dev";
 }
 
-INSTANTIATE_TEST_SUITE_P(Engine, Mpi, testing::Values(1, 2, 3, 4));
+struct MpiEnd {
+  int status = 0;
+  std::string output;
+  double seconds = 0;
+};
+
+MpiEnd run_mpi(int ranks, const std::string& arguments) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string command = "timeout 100 mpirun --allow-run-as-root --oversubscribe -n " +
+                              std::to_string(ranks) + " " + program + " " + arguments + " 2>&1";
+  const auto start = std::chrono::steady_clock::now();
+  MpiEnd end;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  char text[4096];
+  while (std::fgets(text, sizeof(text), pipe) != nullptr) end.output += text;
+  end.status = pclose(pipe);
+  end.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return end;
+}
+
+TEST_P(Mpi, GivesWhatAPlainComputationGives) {
+  if (const std::string why = why_there_is_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const MpiEnd end = run_mpi(GetParam(), "--suite mpi");
+  EXPECT_EQ(end.status, 0) << end.output;
+}
+
+TEST(MpiFault, AKilledRankAndATimeoutAreErrors) {
+  if (const std::string why = why_there_is_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const int repetitions = std::getenv("TEGULA_LONG") != nullptr ? 50 : 3;
+  for (int i = 0; i < repetitions; ++i) {
+    const MpiEnd killed = run_mpi(2, "--fault killed");
+    EXPECT_NE(killed.status, 0);
+    EXPECT_LT(killed.seconds, 10);
+    EXPECT_NE(killed.output.find("signal 9"), std::string::npos) << killed.output;
+    const MpiEnd stopped = run_mpi(2, "--fault stopped");
+    EXPECT_NE(stopped.status, 0);
+    EXPECT_LT(stopped.seconds, 10);
+    EXPECT_NE(stopped.output.find("the mpi engine failed: no answer within 500 ms"),
+              std::string::npos)
+        << stopped.output;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Engine, Mpi, testing::ValuesIn(rank_counts()));
 
 // A rank that another program started: the world comes from the environment.
 int run_suite(const std::string& backend) {
@@ -74,12 +126,27 @@ int run_suite(const std::string& backend) {
   }
 }
 
+// Rank 1 is killed or stopped; the others call on.
+int run_fault(const std::string& fault) {
+  try {
+    World world = World::from_env({"mpi", std::chrono::milliseconds(500)});
+    world.group().barrier();
+    if (world.rank() == 1) raise(fault == "killed" ? SIGKILL : SIGSTOP);
+    world.group().all_reduce(at::ones({4}), ReduceOp::Sum);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << std::endl;
+    return 1;
+  }
+}
+
 }  // namespace
 }  // namespace tegula
 
 int main(int argc, char** argv) {
   at::set_num_threads(1);
   if (argc == 3 && std::string(argv[1]) == "--suite") return tegula::run_suite(argv[2]);
+  if (argc == 3 && std::string(argv[1]) == "--fault") return tegula::run_fault(argv[2]);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -54,6 +54,16 @@ std::vector<DeviceMesh> sample_meshes() {
   return meshes;
 }
 
+TEST(DeviceMeshLaw, CoordinatesAreCountedInRowMajorOrder) {
+  for (const DeviceMesh& mesh : sample_meshes()) {
+    const std::vector<std::int64_t> ranks = mesh.ranks(0);
+    for (std::int64_t index = 0; index < mesh.size(); ++index) {
+      EXPECT_EQ(mesh.rank_at(mesh.coordinate_at(index)), ranks[static_cast<std::size_t>(index)])
+          << mesh;
+    }
+  }
+}
+
 TEST(DeviceMeshLaw, RankAtAndCoordinateOfAreInverse) {
   for (const DeviceMesh& mesh : sample_meshes()) {
     std::set<std::int64_t> seen;

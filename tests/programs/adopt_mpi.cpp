@@ -11,7 +11,7 @@
 namespace {
 
 void run_suite(MPI_Comm communicator, const std::string& backend) {
-  tegula::World world = tegula::from_mpi(communicator, {backend, std::nullopt});
+  tegula::World world = tegula::World::from_mpi(communicator, {backend, std::nullopt});
   for (const auto& [name, body] : tegula::suite()) {
     body(world);
     world.group().barrier();

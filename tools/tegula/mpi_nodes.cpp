@@ -24,6 +24,7 @@
 #include <optional>
 #include <thread>
 
+#include "tegula/base/descriptor.h"
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tools/tegula/random_name.h"
@@ -35,23 +36,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kLongestMessage = 1 << 20;
 constexpr int kNoAnswer = 255;
-
-class Socket {
- public:
-  explicit Socket(int number = -1) : number_(number) {}
-  ~Socket() {
-    if (number_ >= 0) close(number_);
-  }
-  Socket(Socket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  int get() const { return number_; }
-
- private:
-  int number_;
-};
 
 bool write_all(int socket, const void* data, std::size_t bytes) {
   const char* from = static_cast<const char*>(data);
@@ -126,10 +110,10 @@ std::string address_text(const sockaddr* address, socklen_t size) {
   return text;
 }
 
-Socket listen_at(const std::string& rendezvous, std::string& own_address) {
+Descriptor listen_at(const std::string& rendezvous, std::string& own_address) {
   AddressList list;
   resolve(rendezvous, list);
-  Socket listener(socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor listener(socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int yes = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   if (bind(listener.get(), list.first->ai_addr, list.first->ai_addrlen) != 0 ||
@@ -152,12 +136,6 @@ sockaddr_un local_address(const std::string& name, socklen_t& size) {
   return address;
 }
 
-bool is_same_user(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
-}
-
 bool starts_open_mpi_daemon(const std::string& command) {
   return command.find("orted") != std::string::npos || command.find("prted") != std::string::npos;
 }
@@ -166,14 +144,14 @@ bool starts_open_mpi_daemon(const std::string& command) {
 
 struct Switchboard::State {
   struct Node {
-    Socket socket;
-    std::optional<Socket> agent;  // who waits for its answer
+    Descriptor socket;
+    std::optional<Descriptor> agent;  // who waits for its answer
   };
 
   std::vector<std::string> hosts;
   std::map<std::string, Node> nodes;  // by address
   std::string name = "tegula-mpi-" + random_name();
-  Socket agents;
+  Descriptor agents;
   std::atomic<bool> ends = false;
   std::thread thread;
 
@@ -203,7 +181,7 @@ void Switchboard::State::welcome(int listener, int count, std::chrono::seconds t
     }
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);
-    Socket guest(accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC));
+    Descriptor guest(accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC));
     const std::optional<std::string> hello = receive_message(guest.get());
     if (!hello) continue;
     const int node = std::atoi(hello->c_str());
@@ -217,7 +195,7 @@ void Switchboard::State::welcome(int listener, int count, std::chrono::seconds t
 }
 
 void Switchboard::State::listen_for_agents() {
-  agents = Socket(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  agents = Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un address = local_address(name, size);
   if (bind(agents.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
@@ -228,7 +206,7 @@ void Switchboard::State::listen_for_agents() {
 }
 
 void Switchboard::State::take_agent() {
-  Socket agent(accept4(agents.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  Descriptor agent(accept4(agents.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (agent.get() < 0 || !is_same_user(agent.get())) return;
   const std::optional<std::string> host = receive_message(agent.get());
   const std::optional<std::string> command = receive_message(agent.get());
@@ -245,7 +223,7 @@ void Switchboard::State::pass_answer(Node& node) {
   const std::string answer = receive_message(node.socket.get()).value_or(std::to_string(kNoAnswer));
   if (node.agent) send_message(node.agent->get(), answer);
   node.agent.reset();
-  if (answer == std::to_string(kNoAnswer)) node.socket = Socket();
+  if (answer == std::to_string(kNoAnswer)) node.socket = Descriptor();
 }
 
 void Switchboard::State::serve() {
@@ -268,7 +246,7 @@ void Switchboard::State::serve() {
 Switchboard::Switchboard(const std::string& rendezvous, int nodes, std::chrono::seconds timeout)
     : state_(std::make_unique<State>()) {
   std::string own_address;
-  const Socket listener = listen_at(rendezvous, own_address);
+  const Descriptor listener = listen_at(rendezvous, own_address);
   state_->welcome(listener.get(), nodes, timeout);
   state_->hosts[0] = own_address;
   state_->listen_for_agents();
@@ -288,7 +266,7 @@ std::string Switchboard::agent_command() const {
 
 int run_mpi_agent(const std::string& switchboard, const std::string& host,
                   const std::string& command) {
-  const Socket launcher(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Descriptor launcher(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un address = local_address(switchboard, size);
   if (connect(launcher.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
@@ -302,12 +280,12 @@ int run_mpi_agent(const std::string& switchboard, const std::string& host,
 
 namespace {
 
-Socket connect_to(const std::string& rendezvous, std::chrono::seconds timeout) {
+Descriptor connect_to(const std::string& rendezvous, std::chrono::seconds timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
   AddressList list;
   resolve(rendezvous, list);
   while (true) {
-    Socket node(socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Descriptor node(socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (connect(node.get(), list.first->ai_addr, list.first->ai_addrlen) == 0) return node;
     if (Clock::now() > deadline) {
       throw CommError("host 0 did not come to the rendezvous in time: " +
@@ -343,7 +321,7 @@ class Signals {
     sigemptyset(&signals);
     for (int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, number);
     sigprocmask(SIG_BLOCK, &signals, &before_);
-    descriptor_ = Socket(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+    descriptor_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   }
   ~Signals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
   Signals(const Signals&) = delete;
@@ -359,14 +337,14 @@ class Signals {
 
  private:
   sigset_t before_{};
-  Socket descriptor_;
+  Descriptor descriptor_;
 };
 
 }  // namespace
 
 int serve_mpi_node(const std::string& rendezvous, int node_rank, std::chrono::seconds timeout) {
   const Signals signals;
-  const Socket node = connect_to(rendezvous, timeout);
+  const Descriptor node = connect_to(rendezvous, timeout);
   send_message(node.get(), std::to_string(node_rank));
   pid_t running = -1;
   int code = 0;

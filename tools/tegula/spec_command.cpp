@@ -42,13 +42,8 @@ void print_slices(const DTensorSpec& spec, std::int64_t shown, std::ostream& out
   for (const MeshAxis& axis : mesh.axes()) head.push_back(axis.name);
   head.insert(head.end(), {"slice", "local shape", "bytes"});
   Table table(head);
-  Coordinate at(mesh.ndim(), 0);
   for (std::int64_t index = 0; index < shown; ++index) {
-    std::int64_t rest = index;
-    for (std::size_t axis = mesh.ndim(); axis-- > 0;) {
-      at[axis] = rest % mesh.axes()[axis].size;
-      rest /= mesh.axes()[axis].size;
-    }
+    const Coordinate at = mesh.coordinate_at(index);
     std::vector<std::string> row{std::to_string(mesh.rank_at(at))};
     for (std::int64_t coordinate : at) row.push_back(std::to_string(coordinate));
     const Shape shape = local_shape(spec, at);

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/comm/reduce.h"
 #include "tegula/comm/shm/postman.h"
 
 namespace tegula::shm {
@@ -85,7 +87,12 @@ const at::Tensor& only(const std::vector<at::Tensor>& tensors) {
   return tensors[0];
 }
 
-DType dtype_of(const at::Tensor& tensor) { return static_cast<DType>(tensor.scalar_type()); }
+DType dtype_of(const at::Tensor& tensor) { return tegula::dtype_of(tensor.scalar_type()); }
+
+ReduceOp checked_reduction(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  comm::check_reducible(dtype_of(tensor), reduce_op_of(op));
+  return reduce_op_of(op);
+}
 
 std::span<const std::int64_t> shape_of(const at::Tensor& tensor) {
   return {tensor.sizes().data(), tensor.sizes().size()};
@@ -199,7 +206,7 @@ Backend::Work Backend::allreduce(std::vector<at::Tensor>& tensors,
                                  const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(tensors);
   Call call(Kind::AllReduce, dtype_of(tensor), shape_of(tensor));
-  call.reduced_by(reduce_op_of(options.reduceOp));
+  call.reduced_by(checked_reduction(tensor, options.reduceOp));
   return run(is_async(options), c10d::OpType::ALLREDUCE, tensors,
              [call, data = bytes_of(tensor), count = tensor.numel()](Channel& channel) {
                shm::all_reduce(channel, call, data, data, count);
@@ -280,7 +287,7 @@ Backend::Work Backend::reduce_scatter(std::vector<at::Tensor>& outputs,
   check_same_bytes(from[static_cast<std::size_t>(getRank())], piece_of(output),
                    "my input and output");
   Call call(Kind::ReduceScatter, dtype_of(output), {});
-  call.reduced_by(reduce_op_of(options.reduceOp)).with_sizes(numels_of(inputs[0]));
+  call.reduced_by(checked_reduction(output, options.reduceOp)).with_sizes(numels_of(inputs[0]));
   std::vector<at::Tensor> kept = inputs[0];
   kept.push_back(output);
   return run(is_async(options), c10d::OpType::REDUCE_SCATTER, std::move(kept),
@@ -294,7 +301,7 @@ Backend::Work Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& inpu
   const std::vector<Piece> from = split_rows(input.view(-1), {}, getSize());
   check_same_bytes(from[0], piece_of(output), "my part of the input and the output");
   Call call(Kind::ReduceScatter, dtype_of(output), shape_of(output));
-  call.reduced_by(reduce_op_of(options.reduceOp));
+  call.reduced_by(checked_reduction(output, options.reduceOp));
   return run(is_async(options), c10d::OpType::_REDUCE_SCATTER_BASE, {output, input},
              [call, from, to = piece_of(output)](Channel& channel) {
                shm::reduce_scatter(channel, call, from, to);

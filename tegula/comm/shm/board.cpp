@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <new>
 
@@ -95,6 +96,38 @@ int record_lock(int descriptor, int command, short type, off_t place,
   return result;
 }
 
+// What is beyond the limit on the size of files shall be an error, not the signal that it also is.
+class WithoutFileSizeSignal {
+ public:
+  WithoutFileSizeSignal() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  }
+  ~WithoutFileSizeSignal() {
+    const int error = errno;
+    const timespec no_time{};
+    if (!sigismember(&before_, SIGXFSZ)) sigtimedwait(&signals_, nullptr, &no_time);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  WithoutFileSizeSignal(const WithoutFileSizeSignal&) = delete;
+  WithoutFileSizeSignal& operator=(const WithoutFileSizeSignal&) = delete;
+
+ private:
+  sigset_t signals_{}, before_{};
+};
+
+bool resize(int descriptor, std::size_t bytes) {
+  const WithoutFileSizeSignal guard;
+  return ftruncate(descriptor, static_cast<off_t>(bytes)) == 0;
+}
+
+bool reserve(int descriptor, std::uint64_t place, std::size_t bytes) {
+  const WithoutFileSizeSignal guard;
+  return fallocate(descriptor, 0, static_cast<off_t>(place), static_cast<off_t>(bytes)) == 0;
+}
+
 struct LogEntry {
   std::uint32_t key_bytes;
   std::uint32_t value_bytes;
@@ -134,7 +167,7 @@ std::shared_ptr<Board> Board::create(int ranks) {
   if (descriptor < 0) throw system_error("cannot create shared memory");
   std::shared_ptr<Board> board(new Board(ranks, descriptor));
   fchmod(descriptor, 0600);
-  if (ftruncate(descriptor, static_cast<off_t>(board->header_bytes_)) != 0) {
+  if (!resize(descriptor, board->header_bytes_)) {
     throw system_error("cannot size shared memory")
         .fact("bytes", std::to_string(board->header_bytes_))
         .hint("raise the limit on the size of files (ulimit -f), or free memory");
@@ -333,8 +366,8 @@ Area Board::allocate(std::size_t bytes) {
     header_->next_area += bytes;
   }
   // Reserved now, so that a full memory is an error here and no signal later.
-  if (fallocate(descriptor_, 0, static_cast<off_t>(place), static_cast<off_t>(bytes)) != 0) {
-    throw system_error("not enough memory for a group of ranks")
+  if (!reserve(descriptor_, place, bytes)) {
+    throw system_error("not enough shared memory")
         .fact("bytes", std::to_string(bytes))
         .hint("free memory, raise the limit of this container or user, or run fewer ranks");
   }
@@ -349,6 +382,13 @@ Area Board::map(std::uint64_t place, std::size_t bytes) const {
 
 void Board::unmap(const Area& area) const {
   if (!is_for_threads()) munmap(area.memory, area.bytes);
+}
+
+void Board::free(const Area& area) const {
+  if (is_for_threads()) return;
+  fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(area.place),
+            static_cast<off_t>(area.bytes));
+  unmap(area);
 }
 
 }  // namespace tegula::shm

@@ -86,6 +86,8 @@ class Board {
   Area map(std::uint64_t place, std::size_t bytes) const;
   // Ends this rank's view of the area.
   void unmap(const Area& area) const;
+  // Of processes: as unmap(), and the memory goes back to the kernel whoever else has it mapped.
+  void free(const Area& area) const;
 
   Fault& fault();
 

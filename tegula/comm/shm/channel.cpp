@@ -1,9 +1,10 @@
-// The area of a group of n: a header with the fault; a line per rank, alone in its cache lines;
-// then per rank and parity of the round a record of the call, 2n counts and a slot; then the
-// envelopes.
+// The area of a group of n: a header with the fault; a line per rank, alone in its cache lines; a
+// refusal per rank; then per rank and parity of the round a record of the call, 2n counts, n
+// destinations and a slot; then the envelopes.
 #include "tegula/comm/shm/channel.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "tegula/base/text.h"
@@ -15,16 +16,22 @@ struct ChannelHeader {
   Fault fault;
 };
 
-// A rank's words that others read. What they poll has a cache line of its own, so that writing the
-// rest does not disturb them.
+// A rank's words that others read. The line that they poll changes hands once per round: what
+// stands in it is written together.
 struct alignas(128) Line {
   std::atomic<std::uint32_t> posted;    // rounds
   std::atomic<std::uint32_t> sleepers;  // who sleep on `posted`
-  alignas(64) std::uint64_t fingerprint[2];
+  std::uint64_t fingerprint[2];
   std::uint64_t extent[2];
-  std::atomic<std::uint32_t> reading;           // others' memory
-  alignas(64) std::atomic<std::uint32_t> bell;  // rung for mail
+  alignas(64) std::atomic<std::uint32_t> reading;  // others' memory
+  alignas(64) std::atomic<std::uint32_t> bell;     // rung for mail
   std::atomic<std::uint32_t> bell_sleepers;
+};
+
+// The last call that a rank refused, as a count of its calls up to and with it.
+struct Refusal {
+  std::atomic<std::uint64_t> calls;
+  std::array<std::atomic<char>, 248> text;
 };
 
 namespace {
@@ -43,12 +50,14 @@ constexpr std::size_t aligned(std::size_t bytes, std::size_t unit = 4096) {
 struct Layout {
   explicit Layout(std::size_t n)
       : lines(aligned(sizeof(ChannelHeader))),
-        records(lines + aligned(n * sizeof(Line))),
+        refusals(lines + aligned(n * sizeof(Line))),
+        records(refusals + aligned(n * sizeof(Refusal))),
         counts(records + aligned(2 * n * sizeof(Record))),
-        slots(counts + aligned(2 * n * 2 * n * sizeof(std::int64_t))),
+        destinations(counts + aligned(2 * n * 2 * n * sizeof(std::int64_t))),
+        slots(destinations + aligned(2 * n * n * sizeof(Destination))),
         envelopes(slots + 2 * n * Channel::kSlotBytes),
         bytes(envelopes + 2 * n * n * Envelope::stride(static_cast<int>(n))) {}
-  std::size_t lines, records, counts, slots, envelopes, bytes;
+  std::size_t lines, refusals, records, counts, destinations, slots, envelopes, bytes;
 };
 
 bool has_reached(std::uint32_t posted, std::uint32_t target) {
@@ -77,8 +86,10 @@ void Channel::attach() {
   area_ = find_area(layout.bytes);
   header_ = reinterpret_cast<ChannelHeader*>(area_.memory);
   lines_ = reinterpret_cast<Line*>(area_.memory + layout.lines);
+  refusals_ = reinterpret_cast<Refusal*>(area_.memory + layout.refusals);
   records_ = area_.memory + layout.records;
   counts_ = area_.memory + layout.counts;
+  destinations_ = area_.memory + layout.destinations;
   slots_ = area_.memory + layout.slots;
   envelopes_ = area_.memory + layout.envelopes;
 }
@@ -129,10 +140,8 @@ void Channel::open(Call call, std::uint64_t extent) {
   throw_if_broken();
   call.number(calls_++);
   call_ = call;
+  extent_ = extent;
   const std::size_t parity = round_ & 1U;
-  Line& line = lines_[index()];
-  line.fingerprint[parity] = call.fingerprint();
-  line.extent[parity] = extent;
   reinterpret_cast<Record*>(records_)[static_cast<std::size_t>(index()) * 2 + parity].call = call;
 }
 
@@ -148,6 +157,15 @@ const std::int64_t* Channel::counts_of(int member) const {
   const auto n = static_cast<std::size_t>(size_);
   return reinterpret_cast<const std::int64_t*>(counts_) +
          (static_cast<std::size_t>(member) * 2 + (round_ & 1U)) * 2 * n;
+}
+
+Destination* Channel::my_destinations() {
+  return const_cast<Destination*>(destinations_of(index()));
+}
+
+const Destination* Channel::destinations_of(int member) const {
+  return reinterpret_cast<const Destination*>(destinations_) +
+         (static_cast<std::size_t>(member) * 2 + (round_ & 1U)) * static_cast<std::size_t>(size_);
 }
 
 std::uint64_t Channel::extent_of(int member) const { return lines_[member].extent[round_ & 1U]; }
@@ -194,6 +212,9 @@ void Channel::wait_for(int member) {
 }
 
 void Channel::meet_and_check() {
+  Line& line = lines_[index()];
+  line.fingerprint[round_ & 1U] = call_.fingerprint();
+  line.extent[round_ & 1U] = extent_;
   meet();
   check_fingerprints();
 }
@@ -213,6 +234,30 @@ void Channel::check_fingerprints() {
              .fact("rank " + world_rank(member), call_of(member).to_string())
              .hint("all ranks of a group must make the same calls in the same order"));
   }
+}
+
+void Channel::refuse(const std::string& what) {
+  Refusal& refusal = refusals_[index()];
+  for (std::size_t i = 0; i < refusal.text.size(); ++i) {
+    const bool is_inside = i < what.size() && i + 1 < refusal.text.size();
+    refusal.text[i].store(is_inside ? what[i] : '\0', std::memory_order_relaxed);
+  }
+  refusal.calls.store(++calls_, std::memory_order_release);
+}
+
+// A member that has not come to this call and has counted it has refused it.
+void Channel::check_refusal(int member, const Call& call) {
+  const Refusal& refusal = refusals_[member];
+  if (refusal.calls.load(std::memory_order_acquire) <= call.sequence()) return;
+  std::string text;
+  for (const std::atomic<char>& c : refusal.text) {
+    if (c.load(std::memory_order_relaxed) == '\0') break;
+    text += c.load(std::memory_order_relaxed);
+  }
+  fail(error_about("rank " + world_rank(member) + " refused a call that others made")
+           .fact("rank " + world_rank(index()), call.to_string())
+           .fact("rank " + world_rank(member), text)
+           .hint("look at that rank's output; all ranks of a group must make the same calls"));
 }
 
 Patience::Start Channel::patience() {
@@ -270,6 +315,8 @@ void Channel::look_around(Clock::time_point start, const Call& call,
       throw_about_absent(call, {member}, presence == Presence::Dead ? "died" : "left",
                          "look at that rank's output; the others cannot go on without it");
     }
+    const bool is_collective = call.kind() != Kind::Send && call.kind() != Kind::Recv;
+    if (is_collective && is_absent(member)) check_refusal(member, call);
     absent.push_back(member);
   }
   if (!absent.empty() && Clock::now() - start > timeout()) {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "tegula/comm/call.h"
+#include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/board.h"
 #include "tegula/comm/shm/patience.h"
 
@@ -32,6 +33,7 @@ using comm::Kind;
 
 struct ChannelHeader;
 struct Line;
+struct Refusal;
 struct Envelope;
 
 struct ChannelOptions {
@@ -40,6 +42,13 @@ struct ChannelOptions {
   std::vector<int> world_ranks;  // the same as users know them
   int index = 0;                 // my place in the lists
   std::chrono::milliseconds timeout{300'000};
+  std::shared_ptr<Blocks> blocks;  // where large results of this rank live; null: nowhere
+};
+
+// Where a member wants what another one has for it; spot.block == 0: not in a block.
+struct Destination {
+  Spot spot;
+  std::int64_t run, stride, runs;  // as in Piece
 };
 
 class Channel {
@@ -70,6 +79,10 @@ class Channel {
   // 2 * size() numbers of mine that the others can read in this round.
   std::int64_t* my_counts();
   const std::int64_t* counts_of(int member) const;
+  // One per member that sends me something.
+  Destination* my_destinations();
+  const Destination* destinations_of(int member) const;
+  Blocks* blocks() const { return options_.blocks.get(); }
   std::uint64_t extent_of(int member) const;
   // A pointer into my memory for members that share it.
   void show(const void* address);
@@ -81,6 +94,10 @@ class Channel {
   void meet_and_check();
   // Ends the round: slots of the next one may be written.
   void advance() { ++round_; }
+
+  // Counts a call that this rank does not make because it was wrong in itself. Members that wait
+  // for it throw, naming `what`; if all refuse it, nothing happens.
+  void refuse(const std::string& what);
 
   // --- faults ---
   bool is_broken() const;
@@ -115,6 +132,7 @@ class Channel {
   Area find_area(std::size_t bytes);
   void wait_for(int member);
   void check_fingerprints();
+  void check_refusal(int member, const Call& call);
   void wake_all();
   [[noreturn]] void throw_about_absent(const Call& call, const std::vector<int>& absent,
                                        const std::string& what, const std::string& hint);
@@ -125,13 +143,16 @@ class Channel {
   Area area_;
   ChannelHeader* header_ = nullptr;
   Line* lines_ = nullptr;
+  Refusal* refusals_ = nullptr;
   std::byte* records_ = nullptr;
   std::byte* counts_ = nullptr;
+  std::byte* destinations_ = nullptr;
   std::byte* slots_ = nullptr;
   std::byte* envelopes_ = nullptr;
   std::uint32_t round_ = 0;
   std::uint64_t calls_ = 0;
   Call call_;
+  std::uint64_t extent_ = 0;
   std::atomic<std::int64_t> timeout_;  // milliseconds
   std::atomic<bool> knows_processors_ = false;
   std::atomic<bool> has_own_processor_ = false;

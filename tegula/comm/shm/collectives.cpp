@@ -8,15 +8,18 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tegula/comm/reduce.h"
+#include "tegula/comm/shm/offer.h"
 
 namespace tegula::shm {
 
-using comm::check_reducible;
 using comm::combine;
+using comm::combine_into;
+using comm::settle;
 using comm::Writing;
 using comm::writing_for;
 
@@ -31,6 +34,10 @@ constexpr Bytes kWorthShowing = 16 << 10;
 // Up to this size every rank of more than two reduces the whole tensor by itself; two ranks do so
 // with whatever fits in a slot.
 constexpr Bytes kReducedTogether = 32 << 10;
+// From here on results are in blocks (comm/buffers.cpp), and peers may write into them.
+constexpr Bytes kWorthOffering = 1 << 20;
+// What is read once and written to several places in between.
+constexpr Bytes kBite = 256 << 10;
 constexpr Bytes kLine = 64;
 
 Bytes round_up(Bytes bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -148,9 +155,54 @@ void reduce_in_chunks(Channel& channel, const Call& call, const std::byte* from,
     for_each_peer(channel, [&](int peer) {
       comm::write_bytes(to + start(peer), channel.slot_of(peer), length(peer), writing_for(bytes));
     });
-    comm::settle(writing_for(bytes));
+    settle(writing_for(bytes));
     channel.advance();
   }
+}
+
+// As reduce_in_chunks, but each rank writes its chunks into everybody's result: one round per
+// block.
+void reduce_into_all(Channel& channel, const Call& call, const std::byte* from,
+                     std::span<const Piece> results, Bytes bytes) {
+  const int n = channel.size();
+  const int me = channel.index();
+  const Bytes chunk = std::min(window_for(n - 1), round_up((bytes + n - 1) / n));
+  for (Bytes block = 0; block < bytes; block += n * chunk) {
+    const auto start = [&](int rank) { return std::min(block + rank * chunk, bytes); };
+    const auto length = [&](int rank) { return start(rank + 1) - start(rank); };
+    for_each_peer(channel, [&](int peer) {
+      std::memcpy(channel.my_slot() + part_of(me, peer, chunk), from + start(peer),
+                  static_cast<std::size_t>(length(peer)));
+    });
+    channel.meet();
+    Sources sources;
+    for (int rank = 0; rank < n; ++rank) {
+      sources.push_back(rank == me ? from + start(me)
+                                   : channel.slot_of(rank) + part_of(rank, me, chunk));
+    }
+    c10::SmallVector<void*, 8> places;
+    for (const Piece& result : results) places.push_back(result.base + start(me));
+    combine_into(call.dtype(), call.op(), {sources.data(), sources.size()},
+                 {places.data(), places.size()}, length(me) / size_of(call.dtype()),
+                 Writing::Streaming);
+    channel.advance();
+  }
+}
+
+// False if not all results can be written by peers; nothing has happened then.
+bool reduce_offered(Channel& channel, const Call& call, const std::byte* from, std::byte* to,
+                    Bytes bytes) {
+  const std::vector<Piece> results(static_cast<std::size_t>(channel.size()),
+                                   Piece::whole(to, bytes));
+  channel.open(call, 0);
+  Offer offer(channel, results);
+  channel.meet_and_check();
+  const bool is_mutual = offer.is_mutual();
+  channel.advance();
+  if (!is_mutual) return false;
+  reduce_into_all(channel, call, from, offer.places(), bytes);
+  offer.close();
+  return true;
 }
 
 struct ShownTensor {
@@ -187,7 +239,7 @@ void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std
       comm::write_bytes(to + start(peer), shown[static_cast<std::size_t>(peer)].to + start(peer),
                         length(peer), writing_for(bytes));
     });
-    comm::settle(writing_for(bytes));
+    settle(writing_for(bytes));
   });
   exhibition.close();
 }
@@ -305,6 +357,7 @@ void take_from_peers(Channel& channel, std::span<const Piece> from, std::span<co
     unpack(channel.slot_of(peer) + part_of(peer, channel.index(), window),
            to[static_cast<std::size_t>(peer)], begin, begin + window, writing);
   });
+  settle(writing);
   channel.advance();
 }
 
@@ -314,16 +367,14 @@ void all_reduce(Channel& channel, const Call& call, const std::byte* from, std::
                 std::int64_t count) {
   const Bytes bytes = count * size_of(call.dtype());
   if (channel.size() == 1) {
-    check_reducible(call.dtype(), call.op());
     if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
     return;
   }
-  check_reducible(call.dtype(), call.op());
   if (channel.members_share_memory() && bytes > kWorthShowing) {
     reduce_shown(channel, call, from, to, bytes);
   } else if (bytes <= (channel.size() == 2 ? kSlot : kReducedTogether)) {
     reduce_together(channel, call, from, to, bytes);
-  } else {
+  } else if (bytes < kWorthOffering || !reduce_offered(channel, call, from, to, bytes)) {
     reduce_in_chunks(channel, call, from, to, bytes);
   }
 }
@@ -334,6 +385,22 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
   const Bytes longest = longest_of(to);
   const Writing writing = writing_of(to);
   channel.open(call, 0);
+  if (!channel.members_share_memory() && longest >= kWorthOffering) {
+    Offer offer(channel, to);
+    channel.meet_and_check();
+    const bool is_mutual = offer.is_mutual();
+    channel.advance();
+    if (is_mutual) {
+      for (Bytes begin = 0; begin < from.bytes(); begin += kBite) {
+        for (const Piece& place : offer.places()) {
+          copy(from, place, begin, begin + kBite, Writing::Streaming);
+        }
+      }
+      settle(Writing::Streaming);
+      return offer.close();
+    }
+    channel.open(call, 0);
+  }
   if (channel.members_share_memory() && longest > kWorthShowing) {
     channel.show(&from);
     Exhibition exhibition(channel);
@@ -343,6 +410,7 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
         copy(*static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank))), to[rank],
              writing);
       }
+      settle(writing);
     });
     return exhibition.close();
   }
@@ -355,6 +423,7 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
       unpack(channel.slot_of(peer), to[static_cast<std::size_t>(peer)], begin, begin + kSlot,
              writing);
     });
+    settle(writing);
     channel.advance();
     begin += kSlot;
   } while (begin < longest);
@@ -362,7 +431,6 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
 
 void reduce_scatter(Channel& channel, const Call& call, std::span<const Piece> from,
                     const Piece& to) {
-  check_reducible(call.dtype(), call.op());
   if (channel.size() == 1) return copy(from[0], to);
   const Bytes longest = longest_of(from);
   if (channel.members_share_memory() && longest > kWorthShowing) {
@@ -383,6 +451,8 @@ void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
   tell_counts(channel, from, to);
   // Whether all go through the slots is known after the meeting; if all do, mine is staged.
   if (!may_show || longest <= kWorthShowing) stage_for_peers(channel, from, 0, window);
+  std::optional<Offer> offer;
+  if (!may_show) offer.emplace(channel, to);
   Exhibition exhibition(channel);
   channel.meet_and_check();
   check_counts(channel, call);
@@ -395,8 +465,19 @@ void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
         const auto* shown = static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank)));
         copy(shown[channel.index()], to[rank], writing_of(to));
       }
+      settle(writing_of(to));
     });
     return exhibition.close();
+  }
+  if (longest >= kWorthOffering && offer->is_mutual()) {
+    channel.advance();
+    for (Bytes begin = 0; begin < longest; begin += kBite) {
+      for (std::size_t rank = 0; rank < to.size(); ++rank) {
+        copy(from[rank], offer->places()[rank], begin, begin + kBite, Writing::Streaming);
+      }
+    }
+    settle(Writing::Streaming);
+    return offer->close();
   }
   take_from_peers(channel, from, to, 0, window);
   for (Bytes begin = window; begin < longest; begin += window) {

@@ -1,5 +1,6 @@
 // The collectives of a group in shared memory, over bytes. Whoever calls describes tensors as
-// pieces; every piece of a reduction holds whole elements.
+// pieces; every piece of a reduction holds whole elements, of a type that has it
+// (comm::check_reducible).
 //
 // Each member calls the same function with a Call that agrees; what is said of a mismatch, a death
 // or a timeout in channel.h holds here: all members throw. Outputs are then undefined.

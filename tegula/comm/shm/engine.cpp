@@ -20,6 +20,11 @@ class ShmEngine final : public comm::Engine {
   void set_timeout(std::chrono::milliseconds timeout) override { channel().set_timeout(timeout); }
   void abort(const CommError& error) override { channel().abort(error); }
 
+  void refuse(comm::Kind kind, const UsageError& error) override {
+    const std::string text = std::string(name_of(kind)) + ", refused: " + error.sentence();
+    worker().run_in_turn([this, text] { channel().refuse(text); });
+  }
+
   void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                   std::int64_t count) override {
     shm::all_reduce(channel(), call, from, to, count);

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tegula/base/descriptor.h"
 #include "tegula/base/hash.h"
 #include "tegula/base/text.h"
 
@@ -20,20 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return number_; }
-
- private:
-  int number_;
-};
 
 struct Address {
   sockaddr_un name{};
@@ -49,12 +36,6 @@ Address address_of(const std::string& job) {
   std::strcpy(address.name.sun_path + 1, text);  // a leading zero: no file
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(text));
   return address;
-}
-
-bool is_same_user(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
 }
 
 // What goes over the socket: a rank's number to the first rank, the board's descriptor back.

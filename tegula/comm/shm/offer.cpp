@@ -1,0 +1,54 @@
+#include "tegula/comm/shm/offer.h"
+
+namespace tegula::shm {
+
+using comm::Piece;
+
+Offer::Offer(Channel& channel, std::span<const Piece> to) : channel_(channel), to_(to) {
+  Destination* destination = channel.my_destinations();
+  for (const Piece& piece : to) {
+    *destination = {{}, piece.run, piece.stride, piece.runs};
+    if (channel.blocks() != nullptr && piece.bytes() > 0) {
+      destination->spot = channel.blocks()->spot_of(piece.base).value_or(Spot{});
+    }
+    ++destination;
+  }
+}
+
+Offer::~Offer() {
+  if (!is_open_ || channel_.blocks() == nullptr) return;
+  for (const Piece& piece : to_) channel_.blocks()->retire(piece.base);
+}
+
+bool Offer::is_mutual() {
+  const int n = channel_.size();
+  for (int member = 0; member < n; ++member) {
+    for (int from = 0; from < n; ++from) {
+      const Destination& wanted = channel_.destinations_of(member)[from];
+      if (wanted.spot.block == 0 && wanted.run * wanted.runs > 0) {
+        is_open_ = false;
+        return false;
+      }
+    }
+  }
+  for (int member = 0; member < n; ++member) {
+    const Destination& wanted = channel_.destinations_of(member)[channel_.index()];
+    Piece place{nullptr, wanted.run, wanted.stride, wanted.runs};
+    if (member == channel_.index()) {
+      place = to_[static_cast<std::size_t>(member)];
+    } else if (wanted.spot.block != 0) {
+      areas_.push_back(channel_.blocks()->map(wanted.spot));
+      place.base = areas_.back()->memory + wanted.spot.offset;
+    }
+    places_.push_back(place);
+  }
+  return true;
+}
+
+void Offer::close() {
+  channel_.meet();
+  channel_.advance();
+  is_open_ = false;
+}
+
+}  // namespace tegula::shm
