@@ -30,6 +30,10 @@ import time
 import warnings
 import zlib
 
+if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":
+    os.environ["PYTHONHASHSEED"] = "0"  # torch's samples walk through sets: all ranks in the same order
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+
 import torch
 
 from placing import Chooser, Distributed, Plain
