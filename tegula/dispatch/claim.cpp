@@ -4,6 +4,7 @@
 // operators registered later while it holds its lock, so they are noted and claimed at the next
 // call. About 3,000 operators; a few milliseconds, once.
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
 #include <atomic>
@@ -49,13 +50,9 @@ class Claims {
   void claim_new() {
     if (!news_.load(std::memory_order_acquire)) return;
     const std::lock_guard claiming(claiming_);
-    std::vector<c10::OperatorHandle> ops;
-    {
-      const std::lock_guard lock(noted_mutex_);
-      ops.swap(noted_);
-      news_.store(false, std::memory_order_release);
+    for (std::vector<c10::OperatorHandle> ops = take_noted(); !ops.empty(); ops = take_noted()) {
+      for (const c10::OperatorHandle& op : ops) claim(op);
     }
-    for (const c10::OperatorHandle& op : ops) claim(op);
   }
 
   void note(const c10::OperatorHandle& op) {
@@ -70,11 +67,21 @@ class Claims {
   }
 
  private:
+  // There is no news only when all that was noted is claimed: other threads do not wait then.
+  std::vector<c10::OperatorHandle> take_noted() {
+    const std::lock_guard lock(noted_mutex_);
+    if (noted_.empty()) news_.store(false, std::memory_order_release);
+    return std::exchange(noted_, {});
+  }
+
   Claims() {
     for (DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3,
                             DispatchKey::Meta, DispatchKey::AutogradMeta}) {
       library("aten", key).impl("_has_compatible_shallow_copy_type", TORCH_FN(can_become));
     }
+    // an operator without a gradient says so in backward, as with plain tensors
+    library("_", DispatchKey::AutogradPrivateUse3)
+        .fallback(torch::autograd::basicAutogradNotImplementedFallback());
     // calls the listener for every operator that there is
     listening_ = c10::Dispatcher::singleton().addRegistrationListener(
         std::make_unique<Listener>(*this));

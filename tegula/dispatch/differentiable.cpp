@@ -53,7 +53,7 @@ struct Origin {
   explicit Origin(const Payload& payload)
       : spec(payload.link() ? replicated_spec(payload.spec().mesh(), payload.spec().meta())
                             : payload.spec()),
-        tile(payload.coordinate() ? payload.tile() : no_tile(payload.spec())) {}
+        tile(payload.coordinate() ? payload.resolved_tile() : no_tile(payload.spec())) {}
   DTensorSpec spec;
   at::Tensor tile;
 };
@@ -68,8 +68,9 @@ PayloadPtr moved_payload(const Payload& payload, const DTensorSpec& to, When whe
                                         world, Payload::Layout::Regular);
   }
   if (when == When::Later) {
+    // a copy, so that a write to the tensor before the move is done cannot race with it
     return c10::make_intrusive<Payload>(
-        redistribute_tile_later(world, origin.tile, origin.spec, to, wire), to, world);
+        redistribute_tile_later(world, origin.tile.clone(), origin.spec, to, wire), to, world);
   }
   return c10::make_intrusive<Payload>(redistribute_tile(world, origin.tile, origin.spec, to, wire),
                                       to, world, Payload::Layout::Regular);
@@ -85,8 +86,10 @@ DTensorSpec gradient_spec(const DTensorSpec& spec) {
   return {spec.mesh(), placements, spec.shard_order(), spec.meta()};
 }
 
-at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& to, When when,
+at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, When when,
                    const std::optional<at::ScalarType>& wire) {
+  // what is moved lies densely in its new place
+  const DTensorSpec to = wanted.with_meta(dense(wanted.meta()));
   claim_operators();
   watch_leaf(tensor);
   const PayloadPtr payload = payload_of(tensor);
@@ -148,7 +151,7 @@ at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec) {
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload) {
   const at::Tensor placed = as_dtensor(grad, payload.spec().mesh(), payload.world());
   const PayloadPtr held = payload_of(placed);
-  const DTensorSpec wanted = gradient_spec(payload.spec()).with_meta(meta_of(placed));
+  const DTensorSpec wanted = gradient_spec(payload.spec()).with_meta(dense(meta_of(placed)));
   return held->spec() == wanted && !held->link()
              ? placed
              : move_to(placed, wanted, When::Now, std::nullopt);

@@ -21,7 +21,8 @@ BuildDistributed::BuildDistributed(const DeviceMesh& mesh, PlacementsFor placeme
     : mesh_(mesh),
       placements_(std::move(placements)),
       outer_(innermost_build),
-      include_(c10::DispatchKey::PrivateUse3) {
+      include_(c10::DispatchKey::PrivateUse3),
+      no_selection_(c10::DispatchKey::BackendSelect) {
   innermost_build = this;
 }
 

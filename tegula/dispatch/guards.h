@@ -47,6 +47,8 @@ class BuildDistributed {
   PlacementsFor placements_;
   const BuildDistributed* outer_;
   c10::impl::IncludeDispatchKeyGuard include_;
+  // would send factories on by their device, past us
+  c10::impl::ExcludeDispatchKeyGuard no_selection_;
 };
 
 }  // namespace tegula

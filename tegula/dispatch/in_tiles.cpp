@@ -39,7 +39,7 @@ TensorMeta whole_result(const Call& call, const at::Tensor& self) {
   }
   arguments[0] = at::empty_strided(self.sizes(), self.strides(),
                                    at::TensorOptions(self.scalar_type()).device(at::kMeta));
-  return meta_of(call_plain(call.op(), std::move(arguments)).front().toTensor());
+  return dense(meta_of(call_plain(call.op(), std::move(arguments)).front().toTensor()));
 }
 
 at::Tensor empty_tile(const DTensorSpec& spec, const std::optional<Coordinate>& at) {

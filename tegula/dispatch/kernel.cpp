@@ -6,6 +6,7 @@
 #include <c10/core/AutogradState.h>
 #include <c10/core/InferenceMode.h>
 
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -34,13 +35,9 @@ Values view_results(const Call& call) {
   // a view of a normal tensor is a normal tensor
   const c10::InferenceMode mode(c10::InferenceMode::is_enabled() && base.is_inference());
   c10::List<at::Tensor> views;
-  for (PayloadPtr& payload : views_of(call)) {
-    at::Tensor view = outer_tensor(payload);
-    if (!payload->link() && payload->coordinate()) {
-      const at::Tensor tile = payload->tile();
-      if (tile.is_conj()) view._set_conj(true);
-      if (tile.is_neg()) view._set_neg(true);
-    }
+  for (const ViewResult& result : views_of(call)) {
+    const at::Tensor view = outer_tensor(result.payload);
+    view.unsafeGetTensorImpl()->set_storage_offset(result.storage_offset);
     views.push_back(view);
   }
   const bool is_list = call.op().schema().returns()[0].type()->kind() == c10::TypeKind::ListType;
@@ -66,15 +63,19 @@ Values change_geometry(const Call& call, const c10::OperatorHandle& view_op) {
   const OpFacts facts(view_op);
   const at::Tensor self = call.arguments()[0].toTensor();
   const Call view(view_op, facts, call.arguments());
-  install(self, views_of(view).front());
+  const ViewResult result = views_of(view).front();
+  install(self, result.payload);
+  self.unsafeGetTensorImpl()->set_storage_offset(result.storage_offset);
   return {self};
 }
 
 // self takes over what source is.
 Values set_to(const Call& call) {
   const at::Tensor self = call.arguments()[0].toTensor();
-  const PayloadPtr source = payload_of(call.arguments()[1].toTensor());
-  if (call.facts().name != "aten::set_.source_Tensor" || !source || !payload_of(self)) {
+  const bool from_tensor = call.facts().name == "aten::set_.source_Tensor";
+  const PayloadPtr source =
+      from_tensor ? payload_of(call.arguments()[1].toTensor()) : PayloadPtr();
+  if (!source || !payload_of(self)) {
     throw UsageError("a DTensor cannot be given a storage")
         .fact("op", call.text())
         .hint("use copy_ to change its values");
@@ -130,6 +131,23 @@ Values run(const Call& call) {
   return call.facts().is_random ? run_random(call) : run_universal(call);
 }
 
+// Some compositions read the elements of an argument themselves: lengths, places to split at.
+void make_plain_what_is_read(const Call& call, torch::jit::Stack* stack) {
+  static const std::map<std::string, std::vector<std::size_t>> read = {
+      {"aten::tensor_split.tensor_indices_or_sections", {1}},
+      {"aten::ctc_loss.Tensor", {2, 3}},
+  };
+  const auto found = read.find(call.facts().name);
+  if (found == read.end()) return;
+  for (std::size_t index : found->second) {
+    c10::IValue& argument = (*stack)[stack->size() - call.arguments().size() + index];
+    if (const PayloadPtr payload = payload_of(argument.toTensor())) {
+      const BelowAutograd below;
+      argument = payload->whole();
+    }
+  }
+}
+
 void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results) {
   stack->erase(stack->end() - static_cast<std::ptrdiff_t>(arguments), stack->end());
   for (c10::IValue& result : results) stack->push_back(std::move(result));
@@ -139,6 +157,7 @@ void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results
 
 void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                         torch::jit::Stack* stack) {
+  const PassUsBy ours;  // tensors that we make are not the user's
   with_host_errors([&] {
     const Call call(op, facts_, *stack);
     replace_top(stack, call.arguments().size(), run(call));
@@ -150,6 +169,7 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
   with_host_errors([&] {
     const Call call(op, facts_, *stack);
     if (call.has_dtensors()) call.check_plain_tensors();
+    make_plain_what_is_read(call, stack);
   });
   const ImplicitReplication own_tensors;
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);

@@ -48,8 +48,11 @@ bool is_watched(const at::Tensor& leaf) {
 
 void watch_leaf(const at::Tensor& outer) {
   if (!outer.requires_grad() || !outer.is_leaf() || is_watched(outer)) return;
-  torch::autograd::impl::add_hook(outer,
-                                  std::make_unique<PlaceGradient>(outer.unsafeGetTensorImpl()));
+  namespace autograd = torch::autograd::impl;
+  // The list of the user's hooks goes first, even if it is empty yet: what they return is placed,
+  // too, and libtorch, which drops all hooks when it makes the list, has no reason to do so later.
+  if (autograd::hooks(outer).empty()) autograd::create_cpp_hook(outer);
+  autograd::hooks(outer).push_back(std::make_unique<PlaceGradient>(outer.unsafeGetTensorImpl()));
 }
 
 }  // namespace tegula

@@ -21,6 +21,7 @@ class PassUsBy {
     without.included_ =
         c10::DispatchKeySet(c10::DispatchKeySet::RAW,
                             without.included_.raw_repr() & ~ours.raw_repr());
+    without.excluded_ = without.excluded_.remove(c10::DispatchKey::BackendSelect);
     c10::impl::_force_tls_local_dispatch_key_set(without);
   }
   ~PassUsBy() { c10::impl::_force_tls_local_dispatch_key_set(saved_); }

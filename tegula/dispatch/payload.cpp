@@ -7,8 +7,6 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include <algorithm>
-
 #include "tegula/base/error.h"
 #include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
@@ -22,13 +20,6 @@ constexpr const char* kNoStorage =
     "  hint    use tegula::full_tensor(x) or tegula::to_local(x) to save, print or point into its "
     "data, and tegula::to_string(x) to print it";
 
-// Without dims that were expanded: their elements share memory, so nothing can be moved into them.
-DTensorSpec without_expanded_dims(const DTensorSpec& spec) {
-  const Shape& stride = spec.meta().stride();
-  if (std::find(stride.begin(), stride.end(), 0) == stride.end()) return spec;
-  return spec.with_meta(TensorMeta(spec.shape(), spec.meta().dtype()));
-}
-
 DTensorSpec all_replicated(const DTensorSpec& spec) {
   return spec.with_placements(Placements(spec.mesh().ndim(), Replicate()));
 }
@@ -40,10 +31,12 @@ at::Tensor Payload::tile() const {
   return later_ ? later_->wait() : tile_;
 }
 
+at::Tensor Payload::resolved_tile() const { return tile().resolve_conj().resolve_neg(); }
+
 at::Tensor Payload::whole() const {
   if (link_ || spec_.is_replicated() || !coordinate()) return tile();
-  const DTensorSpec from = without_expanded_dims(spec_);
-  return redistribute_tile(world_, tile(), from, all_replicated(from));
+  const DTensorSpec from = spec_.with_meta(dense(spec_.meta()));
+  return redistribute_tile(world_, resolved_tile(), from, all_replicated(from));
 }
 
 void Payload::write(const at::Tensor& whole) const {
@@ -57,8 +50,8 @@ void Payload::write(const at::Tensor& whole) const {
   }
   const at::Tensor mine = tile();
   if (mine.is_same(whole)) return;
-  const DTensorSpec to = without_expanded_dims(spec_);
-  mine.copy_(redistribute_tile(world_, whole, all_replicated(to), to));
+  const DTensorSpec to = spec_.with_meta(dense(spec_.meta()));
+  mine.copy_(redistribute_tile(world_, whole.resolve_conj().resolve_neg(), all_replicated(to), to));
 }
 
 at::Tensor outer_tensor(PayloadPtr payload) {
@@ -70,19 +63,18 @@ at::Tensor outer_tensor(PayloadPtr payload) {
       c10::Device(c10::DeviceType::CPU));
   impl->release_storage_and_set_meta_custom_data_ptr_error_msg_(kNoStorage);
   at::Tensor outer(std::move(impl));
+  const at::Tensor* tile = payload->tile_at_hand();
+  const bool conjugated = tile && tile->is_conj();
+  const bool negated = tile && tile->is_neg();
   install(outer, std::move(payload));
+  if (conjugated) outer._set_conj(true);
+  if (negated) outer._set_neg(true);
   return outer;
 }
 
 at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& world,
                         Payload::Layout layout) {
-  const bool conjugated = tile.is_conj();
-  const bool negated = tile.is_neg();
-  at::Tensor outer =
-      outer_tensor(c10::make_intrusive<Payload>(std::move(tile), spec, world, layout));
-  if (conjugated) outer._set_conj(true);
-  if (negated) outer._set_neg(true);
-  return outer;
+  return outer_tensor(c10::make_intrusive<Payload>(std::move(tile), spec, world, layout));
 }
 
 void install(const at::Tensor& outer, PayloadPtr payload) {

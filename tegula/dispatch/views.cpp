@@ -292,10 +292,18 @@ const std::map<std::string, ViewOnTile>& views_on_tiles() {
   return table;
 }
 
-// What libtorch makes of the whole, without data.
+// The whole, without data.
 at::Tensor without_data(const at::Tensor& outer) {
-  at::Tensor whole = at::empty_strided(outer.sizes(), outer.strides(),
-                                       outer.options().device(at::kMeta).requires_grad(false));
+  const at::TensorOptions options = at::TensorOptions(outer.scalar_type()).device(at::kMeta);
+  at::Tensor whole = at::empty_strided(outer.sizes(), outer.strides(), options);
+  if (outer.storage_offset() > 0) {
+    std::int64_t end = outer.storage_offset() + 1;
+    for (std::int64_t dim = 0; dim < outer.dim(); ++dim) {
+      end += std::max<std::int64_t>(outer.size(dim) - 1, 0) * outer.stride(dim);
+    }
+    whole = at::empty({end}, options)
+                .as_strided(outer.sizes(), outer.strides(), outer.storage_offset());
+  }
   if (outer.is_conj()) whole._set_conj(true);
   if (outer.is_neg()) whole._set_neg(true);
   return whole;
@@ -351,25 +359,49 @@ PayloadPtr view_payload(const PayloadPtr& self, const View& view, const at::Tens
   return linked(self, view, meta);
 }
 
-}  // namespace
+// Strides mean something only where each rank has the whole, or where the whole has no gaps and is
+// not itself a part of something.
+void check_strided_access(const Call& call, const at::Tensor& outer, const Payload& self) {
+  if (!self.link() && self.spec().is_replicated()) return;
+  if (dense(self.spec().meta()) == self.spec().meta() && outer.storage_offset() == 0) return;
+  throw UsageError("as_strided would address elements that are not where the strides say")
+      .fact("op", call.text())
+      .hint("use slices, or redistribute self to replicated first");
+}
 
-std::vector<PayloadPtr> views_of(const Call& call) {
+std::vector<ViewResult> views_by(const Call& call) {
   const std::size_t viewed = *call.facts().viewed;
   const at::Tensor outer = call.arguments()[viewed].toTensor();
   const PayloadPtr self = payload_of(outer);
   if (!self) {
-    throw UsageError("a view of a plain tensor cannot depend on a DTensor").fact("op", call.text());
+    throw UsageError("a view of a plain tensor cannot depend on a DTensor")
+        .fact("op", call.text())
+        .hint("distribute the tensor first");
   }
+  if (call.facts().name == "aten::as_strided") check_strided_access(call, outer, *self);
   std::vector<c10::IValue> arguments = call.arguments();
   arguments[viewed] = without_data(outer);
   const c10::IValue whole = call_plain(call.op(), std::move(arguments)).front();
-  if (whole.isTensor()) return {view_payload(self, View{call, -1}, whole.toTensor())};
-  std::vector<PayloadPtr> results;
+  if (whole.isTensor()) {
+    const at::Tensor one = whole.toTensor();
+    return {{view_payload(self, View{call, -1}, one), one.storage_offset()}};
+  }
+  std::vector<ViewResult> results;
   for (const at::Tensor& one : whole.toTensorVector()) {
     const View view{call, static_cast<int>(results.size())};
-    results.push_back(view_payload(self, view, one));
+    results.push_back({view_payload(self, view, one), one.storage_offset()});
   }
   return results;
+}
+
+}  // namespace
+
+std::vector<ViewResult> views_of(const Call& call) {
+  if (call.facts().name != "aten::_reshape_alias") return views_by(call);
+  // a view whose strides libtorch has worked out from the whole's; a tile has its own
+  const c10::OperatorHandle view = c10::Dispatcher::singleton().findSchemaOrThrow("aten::view", "");
+  const OpFacts facts(view);
+  return views_by(Call(view, facts, {call.arguments()[0], call.arguments()[1]}));
 }
 
 }  // namespace tegula

@@ -10,8 +10,14 @@
 
 namespace tegula {
 
+struct ViewResult {
+  PayloadPtr payload;
+  std::int64_t storage_offset = 0;  // where the whole view would begin in the whole's storage
+};
+
 // The results of an op whose schema says that they are views: one, or the members of the list.
-// Nothing is sent.
-std::vector<PayloadPtr> views_of(const Call& call);
+// Nothing is sent. UsageError for as_strided of a tensor whose elements are not where its strides
+// say.
+std::vector<ViewResult> views_of(const Call& call);
 
 }  // namespace tegula

@@ -153,4 +153,12 @@ Shape dense_strides_like(const Shape& shape, const Shape& like_stride) {
   return stride;
 }
 
+TensorMeta dense(const TensorMeta& meta) {
+  const Shape& stride = meta.stride();
+  if (std::find(stride.begin(), stride.end(), 0) != stride.end()) {
+    return {meta.shape(), meta.dtype()};
+  }
+  return {meta.shape(), dense_strides_like(meta.shape(), stride), meta.dtype()};
+}
+
 }  // namespace tegula

@@ -46,6 +46,9 @@ class TensorMeta {
   DType dtype_;
 };
 
+// The same with dense strides, the dims in memory in the same order; row-major if a dim is expanded.
+TensorMeta dense(const TensorMeta& meta);
+
 std::string to_string(const TensorMeta& meta);
 std::ostream& operator<<(std::ostream& out, const TensorMeta& meta);
 TensorMeta parse_tensor_meta(std::string_view text);

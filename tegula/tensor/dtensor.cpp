@@ -33,8 +33,8 @@ DTensorSpec gradient_spec_for(const DTensorSpec& spec,
 }
 
 void check_can_be_distributed(const at::Tensor& tensor) {
-  if (!tensor.defined() || payload_of(tensor)) {
-    throw UsageError("distribute_tensor needs a plain tensor")
+  if (!tensor.defined() || payload_of(tensor) || tensor.layout() != at::kStrided) {
+    throw UsageError("distribute_tensor needs a plain strided tensor")
         .fact("tensor", described(tensor))
         .hint("redistribute changes the placements of a DTensor");
   }
@@ -67,12 +67,12 @@ at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
   claim_operators();
   check_can_be_distributed(tensor);
   const World world = World::of(mesh);
-  const DTensorSpec spec = spec_for(mesh, placements, options.order, meta_of(tensor));
+  const DTensorSpec spec = spec_for(mesh, placements, options.order, dense(meta_of(tensor)));
   const bool needs_grad = tensor.requires_grad();
   at::Tensor result;
   {
     const BelowAutograd below;
-    const at::Tensor whole = tensor.detach();
+    const at::Tensor whole = tensor.detach().resolve_conj().resolve_neg();
     at::Tensor tile;
     if (options.source) {
       const std::int64_t source = *options.source == -1 ? mesh.rank_at(Coordinate(mesh.ndim(), 0))

@@ -1,0 +1,60 @@
+// The oracle: a program over tensors gives the same on DTensors, however they are placed, as on
+// plain tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tegula/tensor/dtensor.h"
+#include "tests/placement/random.h"
+
+namespace tegula {
+
+using Tensors = std::vector<at::Tensor>;
+using Program = std::function<Tensors(const Tensors& inputs)>;
+
+struct AsPlain {
+  double tolerance = 1e-9;
+  // Draws of placements per mesh, on top of all S(0), all S(last dim) and all R.
+  int draws = 4;
+  // Whether inputs may owe reductions.
+  bool partial = true;
+  // Whether results may be plain tensors.
+  bool plain_results = false;
+  // Whether gradients of the inputs that require them are compared, too.
+  bool gradients = true;
+};
+
+// Runs the program on plain tensors, then on 2, 3 and 2x2 ranks with the inputs placed in several
+// ways (even, ragged, empty shards; owed sums), and compares values, shapes, dtypes and the
+// gradients of the inputs that require grad. Inputs are leaves.
+void expect_as_plain(const Tensors& inputs, const Program& program, const AsPlain& options = {});
+
+// Ranks that give up instead of waiting for ever.
+WorldOptions impatient();
+// run_ranks with these; what a rank throws fails the test.
+void run_impatient(int ranks, const std::function<void(World&)>& body);
+
+// Element by element, NaNs alike, with shape and dtype. Empty if they are the same.
+std::string difference(const at::Tensor& got, const at::Tensor& want, double tolerance = 1e-9);
+
+// Placements by chance that fit the tensor.
+Placements some_placements(Random& random, const DeviceMesh& mesh, const at::Tensor& tensor,
+                           bool partial);
+
+// A plain tensor of this shape with other values for each seed; float64.
+at::Tensor numbers(at::IntArrayRef shape, std::uint64_t seed = 1);
+// The same, as a leaf that requires grad.
+at::Tensor leaf(at::IntArrayRef shape, std::uint64_t seed = 1);
+
+// What a call throws, "nothing was thrown" if it does not.
+std::string error_of(const std::function<void()>& call);
+bool contains(const std::string& text, const std::string& part);
+
+// The meshes that tests use, by number of ranks: (a=2), (a=3), (a=2, b=2).
+DeviceMesh usual_mesh(const World& world);
+
+}  // namespace tegula
