@@ -49,9 +49,7 @@ class Payload final : public c10::BackendMeta {
   // Null unless this is a view without data of its own.
   const Link* link() const { return link_.get(); }
   // Where this rank is in the mesh; none if it is outside.
-  std::optional<Coordinate> coordinate() const {
-    return spec_.mesh().coordinate_of(world_.rank());
-  }
+  std::optional<Coordinate> coordinate() const { return spec_.mesh().coordinate_of(world_.rank()); }
   // This rank's tile. Waits for it if it is on its way; communicates if this is a Link.
   at::Tensor tile() const;
   // The tile as its bytes say it: without a conjugation or negation that is still to be done.
