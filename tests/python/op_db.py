@@ -13,7 +13,7 @@ those of the plain operator. What comes of a sample:
     error        another exception
     out of step  ranks that end differently
     hang         no end within --timeout seconds
-    crash        the process died (found by --resume)
+    crash        a rank's process ended (its own trace says why; --json FILE --resume goes on behind it)
 
 Random operators are compared by shape and element type, and all ranks must see the same numbers.
 Exit code 1 if anything is wrong, out of step, hanging or crashing, or if less than 97% are right.
@@ -29,6 +29,10 @@ import threading
 import time
 import warnings
 import zlib
+
+if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":
+    os.environ["PYTHONHASHSEED"] = "0"  # torch's samples walk through sets: all ranks in the same order
+    os.execv(sys.executable, [sys.executable, *sys.argv])
 
 import torch
 
