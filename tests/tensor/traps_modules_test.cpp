@@ -440,6 +440,9 @@ TEST(Saving, ADistributedModuleRefusesToLoadPlainValues) {
     torch::nn::Linear model(5, 4);
     distribute_by_turns(*model, mesh);
     const at::Tensor before = full_tensor(model->weight.detach());
+    EXPECT_TRUE(contains(error_of([&] { torch::load(model, stream); }), "plain Float[4, 5]"));
+    stream.seekg(0);
+    const ImplicitReplication guard;
     const std::string text = error_of([&] { torch::load(model, stream); });
     EXPECT_TRUE(contains(text, "use copy_")) << text;
     EXPECT_TRUE(at::equal(full_tensor(model->weight.detach()), before));
