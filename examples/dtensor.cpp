@@ -17,7 +17,7 @@ int main() {
     DeviceMesh mesh = world.mesh({{"tp", world.size()}});
     const at::TensorOptions trained = at::TensorOptions(at::kDouble).requires_grad(true);
     at::Tensor x = randn({5, 7}, mesh, {Replicate()}, at::kDouble);
-    at::Tensor up = randn({7, 10}, mesh, {Shard(1)}, trained);   // columns over tp
+    at::Tensor up = randn({7, 10}, mesh, {Shard(1)}, trained);    // columns over tp
     at::Tensor down = randn({10, 3}, mesh, {Shard(0)}, trained);  // rows over tp
     at::Tensor loss = loss_of(x, up, down);                       // libtorch's own functions
     loss.backward();

@@ -249,8 +249,7 @@ void World::abort(const std::string& reason) const {
   }
 }
 
-void* World::part(std::type_index type,
-                  const std::function<std::shared_ptr<void>()>& make) const {
+void* World::part(std::type_index type, const std::function<std::shared_ptr<void>()>& make) const {
   const std::lock_guard lock(state_->mutex);
   std::shared_ptr<void>& held = state_->parts[type];
   if (!held) held = make();

@@ -59,8 +59,7 @@ c10::IValue with_tensors(const c10::IValue& argument,
     c10::List<std::optional<at::Tensor>> list;
     int member = 0;
     for (const c10::IValue& one : argument.toListRef()) {
-      list.push_back(one.isNone() ? std::nullopt
-                                  : std::optional(replace(member, one.toTensor())));
+      list.push_back(one.isNone() ? std::nullopt : std::optional(replace(member, one.toTensor())));
       ++member;
     }
     return list;
@@ -117,8 +116,9 @@ void Call::check_plain_tensors() const {
         .fact("op", text())
         .fact("plain", described(place.tensor))
         .fact("beside", to_string(widest_->spec()))
-        .hint("distribute it with distribute_tensor, or put a tegula::ImplicitReplication guard "
-              "around the code if all ranks hold the same");
+        .hint(
+            "distribute it with distribute_tensor, or put a tegula::ImplicitReplication guard "
+            "around the code if all ranks hold the same");
   }
 }
 
@@ -132,7 +132,8 @@ std::string Call::text() const {
     if (value.isTensor()) {
       part += ": " + described(value.toTensor());
     } else if (value.isTensorList() || value.isOptionalTensorList()) {
-      part += ": " + counted(static_cast<std::int64_t>(value.toListRef().size()), "tensor", "tensors");
+      part +=
+          ": " + counted(static_cast<std::int64_t>(value.toListRef().size()), "tensor", "tensors");
     } else if (!value.isGenerator()) {
       part += "=" + short_text(value);
     }

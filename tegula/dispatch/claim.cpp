@@ -83,8 +83,8 @@ class Claims {
     library("_", DispatchKey::AutogradPrivateUse3)
         .fallback(torch::autograd::basicAutogradNotImplementedFallback());
     // calls the listener for every operator that there is
-    listening_ = c10::Dispatcher::singleton().addRegistrationListener(
-        std::make_unique<Listener>(*this));
+    listening_ =
+        c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>(*this));
   }
 
   torch::Library& library(const std::string& space, DispatchKey key) {
@@ -104,8 +104,9 @@ class Claims {
     if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
       if (op.hasKernelForDispatchKey(DispatchKey::Autograd)) return;
       for (DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3}) {
-        library(space, key).impl(own_name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
-                                                       std::make_unique<CompositeKernel>(op)));
+        library(space, key)
+            .impl(own_name.c_str(),
+                  torch::CppFunction::makeFromBoxedFunctor(std::make_unique<CompositeKernel>(op)));
       }
     } else {
       library(space, DispatchKey::PrivateUse3)

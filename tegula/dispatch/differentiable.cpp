@@ -93,45 +93,42 @@ at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, When whe
   claim_operators();
   watch_leaf(tensor);
   const PayloadPtr payload = payload_of(tensor);
-  return Moved::apply(
-      tensor,
-      Move([payload, to, when, wire](const at::Tensor&) {
-        // the same placements, and nothing to do: a tensor that shares the tile
-        return outer_tensor(!payload->link() && payload->spec() == to
-                                ? payload
-                                : moved_payload(*payload, to, when, wire));
-      }),
-      Move([payload, to, wire](const at::Tensor& grad) {
-        const at::Tensor placed = as_dtensor(grad, to.mesh(), payload->world());
-        return move_to(placed, gradient_spec(payload->spec()).with_meta(meta_of(placed)), When::Now,
-                       wire);
-      }));
+  return Moved::apply(tensor, Move([payload, to, when, wire](const at::Tensor&) {
+                        // the same placements, and nothing to do: a tensor that shares the tile
+                        return outer_tensor(!payload->link() && payload->spec() == to
+                                                ? payload
+                                                : moved_payload(*payload, to, when, wire));
+                      }),
+                      Move([payload, to, wire](const at::Tensor& grad) {
+                        const at::Tensor placed = as_dtensor(grad, to.mesh(), payload->world());
+                        return move_to(placed,
+                                       gradient_spec(payload->spec()).with_meta(meta_of(placed)),
+                                       When::Now, wire);
+                      }));
 }
 
 at::Tensor wrap_tile(const at::Tensor& tile, const DTensorSpec& spec, const DTensorSpec& grad_spec,
                      const World& world) {
   claim_operators();
-  return Moved::apply(
-      tile,
-      Move([spec, world](const at::Tensor& local) {
-        const BelowAutograd below;
-        const auto at = spec.mesh().coordinate_of(world.rank());
-        return at ? outer_tensor(in_tile_layout(local.detach(), spec, *at), spec, world)
-                  : outer_tensor(no_tile(spec), spec, world);
-      }),
-      Move([grad_spec, world](const at::Tensor& grad) {
-        const at::Tensor placed = as_dtensor(grad, grad_spec.mesh(), world);
-        const DTensorSpec to = grad_spec.with_meta(meta_of(placed));
-        return unwrap_tile(move_to(placed, to, When::Now, std::nullopt), to);
-      }));
+  return Moved::apply(tile, Move([spec, world](const at::Tensor& local) {
+                        const BelowAutograd below;
+                        const auto at = spec.mesh().coordinate_of(world.rank());
+                        return at ? outer_tensor(in_tile_layout(local.detach(), spec, *at), spec,
+                                                 world)
+                                  : outer_tensor(no_tile(spec), spec, world);
+                      }),
+                      Move([grad_spec, world](const at::Tensor& grad) {
+                        const at::Tensor placed = as_dtensor(grad, grad_spec.mesh(), world);
+                        const DTensorSpec to = grad_spec.with_meta(meta_of(placed));
+                        return unwrap_tile(move_to(placed, to, When::Now, std::nullopt), to);
+                      }));
 }
 
 at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec) {
   watch_leaf(tensor);
   const PayloadPtr payload = payload_of(tensor);
   at::Tensor tile = Moved::apply(
-      tensor,
-      Move([payload](const at::Tensor&) {
+      tensor, Move([payload](const at::Tensor&) {
         const BelowAutograd below;
         return payload->tile().detach();
       }),
@@ -152,9 +149,8 @@ at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload) {
   const at::Tensor placed = as_dtensor(grad, payload.spec().mesh(), payload.world());
   const PayloadPtr held = payload_of(placed);
   const DTensorSpec wanted = gradient_spec(payload.spec()).with_meta(dense(meta_of(placed)));
-  return held->spec() == wanted && !held->link()
-             ? placed
-             : move_to(placed, wanted, When::Now, std::nullopt);
+  return held->spec() == wanted && !held->link() ? placed
+                                                 : move_to(placed, wanted, When::Now, std::nullopt);
 }
 
 }  // namespace tegula

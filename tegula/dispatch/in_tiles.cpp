@@ -1,6 +1,6 @@
 // The idea: a new tensor's spec comes from libtorch's own shape function on the whole without data;
-// its tile is an empty one of the spec's local shape, filled by the op's meaning. Random fills go by
-// global element index, so they do not care which tile they fill.
+// its tile is an empty one of the spec's local shape, filled by the op's meaning. Random fills go
+// by global element index, so they do not care which tile they fill.
 #include "tegula/dispatch/in_tiles.h"
 
 #include <ATen/ATen.h>
@@ -70,9 +70,7 @@ struct Self {
   const World& world() const { return payload->world(); }
   std::optional<Coordinate> at() const { return payload->coordinate(); }
   bool has_true_tile() const { return !payload->link() && !spec().is_partial(); }
-  double number(std::size_t index) const {
-    return call.arguments()[index].toScalar().toDouble();
-  }
+  double number(std::size_t index) const { return call.arguments()[index].toScalar().toDouble(); }
   Draw draw() const {
     const auto& generator = call.facts().generator;
     if (generator && !call.arguments()[*generator].isNone()) {
@@ -112,9 +110,9 @@ Fresh like(const Self& self) {
                                  ? DTensorSpec(mesh, without_owed(self.spec()),
                                                self.spec().shard_order(), self.spec().meta())
                                  : self.spec();
-  const DTensorSpec spec =
-      same_shape ? placed.with_meta(meta)
-                 : DTensorSpec(mesh, Placements(mesh.ndim(), Replicate()), meta);
+  const DTensorSpec spec = same_shape
+                               ? placed.with_meta(meta)
+                               : DTensorSpec(mesh, Placements(mesh.ndim(), Replicate()), meta);
   const at::Tensor tile = empty_tile(spec, self.at());
   return {outer_tensor(tile, spec, self.world()), tile, spec};
 }
@@ -156,7 +154,8 @@ Results draw_into(const Self& self, const Distribution& distribution) {
   if (self.has_true_tile()) {
     fill_random(self.payload->tile(), self.spec(), *self.at(), distribution, draw);
   } else {
-    const at::Tensor whole = at::empty(self.outer.sizes(), at::TensorOptions(self.outer.scalar_type()));
+    const at::Tensor whole =
+        at::empty(self.outer.sizes(), at::TensorOptions(self.outer.scalar_type()));
     fill_random(whole, distribution, draw);
     self.payload->write(whole);
   }
@@ -198,19 +197,18 @@ Results randint_like(const Self& self) {
   return drawn_like(self, Integers{0, self.call.arguments()[1].toInt()});
 }
 Results randint_like_between(const Self& self) {
-  return drawn_like(self, Integers{self.call.arguments()[1].toInt(),
-                                   self.call.arguments()[2].toInt()});
+  return drawn_like(self,
+                    Integers{self.call.arguments()[1].toInt(), self.call.arguments()[2].toInt()});
 }
 
 // The operand in the form in which a result is computed element by element: its tile, or the whole
 // if reductions are owed or it has no tile of its own.
 struct Operand {
   explicit Operand(const Self& self)
-      : spec(self.has_true_tile()
-                 ? self.spec()
-                 : DTensorSpec(self.spec().mesh(),
-                               Placements(self.spec().mesh().ndim(), Replicate()),
-                               self.spec().meta())),
+      : spec(self.has_true_tile() ? self.spec()
+                                  : DTensorSpec(self.spec().mesh(),
+                                                Placements(self.spec().mesh().ndim(), Replicate()),
+                                                self.spec().meta())),
         data(!self.at() ? no_tile(spec)
                         : (self.has_true_tile() ? self.payload->tile() : self.payload->whole())) {}
   DTensorSpec spec;
@@ -225,16 +223,15 @@ Results bernoulli(const Self& self) {
   return {{outer_tensor(tile, p.spec.with_meta(meta_of(self.outer)), self.world())}};
 }
 
-Results bernoulli_with_p(const Self& self) {
-  return drawn_like(self, Bernoulli{self.number(1)});
-}
+Results bernoulli_with_p(const Self& self) { return drawn_like(self, Bernoulli{self.number(1)}); }
 
 Results bernoulli_in_place_from(const Self& self) {
   const at::Tensor& p = self.call.arguments()[1].toTensor();
   const PayloadPtr p_payload = payload_of(p);
   if (self.at()) {
     const at::Tensor p_whole = p_payload ? p_payload->whole() : p;
-    const at::Tensor whole = at::empty(self.outer.sizes(), at::TensorOptions(self.outer.scalar_type()));
+    const at::Tensor whole =
+        at::empty(self.outer.sizes(), at::TensorOptions(self.outer.scalar_type()));
     fill_bernoulli(whole, p_whole, self.draw());
     self.payload->write(whole);
   } else {

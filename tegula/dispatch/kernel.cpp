@@ -1,5 +1,5 @@
-// The idea: what kind of op is it? Views and metadata changes concern geometry only; some ops work on
-// tiles as they are; the rest takes the universal path.
+// The idea: what kind of op is it? Views and metadata changes concern geometry only; some ops work
+// on tiles as they are; the rest takes the universal path.
 #include "tegula/dispatch/kernel.h"
 
 #include <ATen/ATen.h>
@@ -48,8 +48,8 @@ Values view_results(const Call& call) {
 // place.
 std::optional<c10::OperatorHandle> geometry_change(const OpFacts& facts) {
   static const std::set<std::string> changes = {
-      "aten::squeeze_",     "aten::squeeze_.dim", "aten::squeeze_.dims", "aten::unsqueeze_",
-      "aten::transpose_",   "aten::t_",           "aten::as_strided_"};
+      "aten::squeeze_",   "aten::squeeze_.dim", "aten::squeeze_.dims", "aten::unsqueeze_",
+      "aten::transpose_", "aten::t_",           "aten::as_strided_"};
   if (!changes.contains(facts.name)) return std::nullopt;
   const std::size_t underscore = facts.name.rfind('_');
   const std::string name = facts.name.substr(0, underscore);
@@ -73,12 +73,22 @@ Values change_geometry(const Call& call, const c10::OperatorHandle& view_op) {
 Values set_to(const Call& call) {
   const at::Tensor self = call.arguments()[0].toTensor();
   const bool from_tensor = call.facts().name == "aten::set_.source_Tensor";
-  const PayloadPtr source =
-      from_tensor ? payload_of(call.arguments()[1].toTensor()) : PayloadPtr();
+  const PayloadPtr source = from_tensor ? payload_of(call.arguments()[1].toTensor()) : PayloadPtr();
+  if (from_tensor && !source && payload_of(self) && ImplicitReplication::is_on()) {
+    // as torch::load does it: the values of a plain tensor, placed as self is
+    const at::Tensor& values = call.arguments()[1].toTensor();
+    if (values.sizes() == self.sizes() && values.scalar_type() == self.scalar_type()) {
+      const BelowAutograd below;
+      payload_of(self)->write(values);
+      return {self};
+    }
+  }
   if (!source || !payload_of(self)) {
     throw UsageError("a DTensor cannot be given a storage")
         .fact("op", call.text())
-        .hint("use copy_ to change its values");
+        .hint(
+            "use copy_ to change its values; to load plain values into a module, put a "
+            "tegula::ImplicitReplication guard around torch::load");
   }
   install(self, source);
   return {self};
@@ -88,8 +98,8 @@ Values set_to(const Call& call) {
 Values run_random(const Call& call) {
   const std::optional<std::size_t>& place = call.facts().generator;
   const bool given = place && !call.arguments()[*place].isNone();
-  const Draw draw = given ? draw_from(call.arguments()[*place].toGenerator())
-                          : next_draw(call.world());
+  const Draw draw =
+      given ? draw_from(call.arguments()[*place].toGenerator()) : next_draw(call.world());
   at::Generator generator = replicated_generator(draw);
   if (place) return run_universal(call.with_argument(*place, generator));
   // libtorch's own generator is one for all threads: lend it the right state meanwhile. Operands
@@ -131,6 +141,12 @@ Values run(const Call& call) {
   return call.facts().is_random ? run_random(call) : run_universal(call);
 }
 
+// libtorch's recurrent modules make the initial state themselves, plain.
+bool takes_libtorchs_own(const std::string& name) {
+  return name == "aten::lstm.input" || name == "aten::gru.input" ||
+         name == "aten::rnn_tanh.input" || name == "aten::rnn_relu.input";
+}
+
 // Some compositions read the elements of an argument themselves: lengths, places to split at.
 void make_plain_what_is_read(const Call& call, torch::jit::Stack* stack) {
   static const std::map<std::string, std::vector<std::size_t>> read = {
@@ -168,7 +184,7 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
                                  torch::jit::Stack* stack) {
   with_host_errors([&] {
     const Call call(op, facts_, *stack);
-    if (call.has_dtensors()) call.check_plain_tensors();
+    if (call.has_dtensors() && !takes_libtorchs_own(facts_.name)) call.check_plain_tensors();
     make_plain_what_is_read(call, stack);
   });
   const ImplicitReplication own_tensors;

@@ -27,8 +27,8 @@ class PlaceGradient final : public torch::autograd::FunctionPreHook {
  private:
   at::Tensor placed_as_leaf(const at::Tensor& grad) const {
     const at::Tensor leaf = at::Tensor(
-        c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(
-            leaf_));
+        c10::intrusive_ptr<c10::TensorImpl,
+                           c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(leaf_));
     const PayloadPtr payload = payload_of(leaf);
     if (!payload || grad.layout() != at::kStrided) return grad;
     return as_gradient_of(grad, *payload);

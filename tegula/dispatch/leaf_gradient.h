@@ -5,8 +5,8 @@
 
 namespace tegula {
 
-// If the tensor is a leaf that requires grad: from now on gradients that reach it are brought to its
-// placements (owed reductions done) before they are stored or returned, plain ones counting as
+// If the tensor is a leaf that requires grad: from now on gradients that reach it are brought to
+// its placements (owed reductions done) before they are stored or returned, plain ones counting as
 // replicated. Does nothing the second time. Cheap.
 void watch_leaf(const at::Tensor& outer);
 

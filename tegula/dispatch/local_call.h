@@ -18,9 +18,8 @@ class PassUsBy {
     c10::impl::LocalDispatchKeySet without = saved_;
     const c10::DispatchKeySet ours(c10::DispatchKey::PrivateUse3);
     if (!without.included_.has_all(ours)) return;
-    without.included_ =
-        c10::DispatchKeySet(c10::DispatchKeySet::RAW,
-                            without.included_.raw_repr() & ~ours.raw_repr());
+    without.included_ = c10::DispatchKeySet(c10::DispatchKeySet::RAW,
+                                            without.included_.raw_repr() & ~ours.raw_repr());
     without.excluded_ = without.excluded_.remove(c10::DispatchKey::BackendSelect);
     c10::impl::_force_tls_local_dispatch_key_set(without);
   }

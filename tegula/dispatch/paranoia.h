@@ -7,8 +7,8 @@
 namespace tegula {
 
 // Compares across ranks what should be the same on all of them: replicas of DTensors, and plain
-// tensors that count as replicated. UsageError that names op, spec and ranks at the first difference.
-// Does nothing unless the mode is on.
+// tensors that count as replicated. UsageError that names op, spec and ranks at the first
+// difference. Does nothing unless the mode is on.
 void check_replicas(const Call& call);
 
 }  // namespace tegula

@@ -55,9 +55,8 @@ void Payload::write(const at::Tensor& whole) const {
 }
 
 at::Tensor outer_tensor(PayloadPtr payload) {
-  static const c10::DispatchKeySet keys =
-      c10::DispatchKeySet(c10::DispatchKey::PrivateUse3) |
-      c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
+  static const c10::DispatchKeySet keys = c10::DispatchKeySet(c10::DispatchKey::PrivateUse3) |
+                                          c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
   auto impl = c10::make_intrusive<c10::TensorImpl>(
       keys, c10::scalarTypeToTypeMeta(scalar_type_of(payload->spec().meta().dtype())),
       c10::Device(c10::DeviceType::CPU));

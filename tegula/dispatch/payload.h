@@ -49,17 +49,16 @@ class Payload final : public c10::BackendMeta {
   // Null unless this is a view without data of its own.
   const Link* link() const { return link_.get(); }
   // Where this rank is in the mesh; none if it is outside.
-  std::optional<Coordinate> coordinate() const {
-    return spec_.mesh().coordinate_of(world_.rank());
-  }
+  std::optional<Coordinate> coordinate() const { return spec_.mesh().coordinate_of(world_.rank()); }
   // This rank's tile. Waits for it if it is on its way; communicates if this is a Link.
   at::Tensor tile() const;
   // The tile as its bytes say it: without a conjugation or negation that is still to be done.
   at::Tensor resolved_tile() const;
   // Null if it is on its way, or this is a Link.
   const at::Tensor* tile_at_hand() const { return link_ || later_ ? nullptr : &tile_; }
-  // The whole tensor, plain, strides as the spec says. Communicates. If every rank holds the whole,
-  // this is the tile itself, so that writing to it writes to the tensor.
+  // The whole tensor, plain and dense, its dims in memory in the order that the spec says.
+  // Communicates. If every rank holds the whole, this is the tile itself, so that writing to it
+  // writes to the tensor.
   at::Tensor whole() const;
   // Makes the tensor equal to this plain whole one. Does not communicate unless this is a Link.
   // O(tile).

@@ -1,6 +1,6 @@
 // The idea: gather each operand once, however often it appears; a view without data of its own is
-// looked at through its gathered base, so that writes to several views of one tensor meet. After the
-// op, every tensor that was written takes its tile back.
+// looked at through its gathered base, so that writes to several views of one tensor meet. After
+// the op, every tensor that was written takes its tile back.
 #include "tegula/dispatch/universal.h"
 
 #include <ATen/ATen.h>
@@ -56,11 +56,10 @@ Placements refitted(const DTensorSpec& spec, std::int64_t ndim) {
 void install_resized(const at::Tensor& outer, const Payload& payload, const at::Tensor& whole) {
   const DTensorSpec spec(payload.spec().mesh(), refitted(payload.spec(), whole.dim()),
                          meta_of(whole));
-  const DTensorSpec replicated =
-      spec.with_placements(Placements(spec.mesh().ndim(), Replicate()));
-  install(outer, c10::make_intrusive<Payload>(
-                     redistribute_tile(payload.world(), whole, replicated, spec), spec,
-                     payload.world(), Payload::Layout::Regular));
+  const DTensorSpec replicated = spec.with_placements(Placements(spec.mesh().ndim(), Replicate()));
+  install(outer,
+          c10::make_intrusive<Payload>(redistribute_tile(payload.world(), whole, replicated, spec),
+                                       spec, payload.world(), Payload::Layout::Regular));
 }
 
 at::Tensor distributed(const at::Tensor& result, const Call& call) {
@@ -153,9 +152,8 @@ std::vector<c10::IValue> run_universal(
     if (place.payload && call.facts().written[place.argument]) written.emplace_back(&place, whole);
   }
   for (std::size_t index = 0; index < arguments.size(); ++index) {
-    arguments[index] = with_tensors(arguments[index], [&](int member, const at::Tensor&) {
-      return plain.at({index, member});
-    });
+    arguments[index] = with_tensors(
+        arguments[index], [&](int member, const at::Tensor&) { return plain.at({index, member}); });
   }
   const std::vector<c10::IValue> results =
       around([&] { return call_plain(call.op(), std::move(arguments)); });

@@ -10,8 +10,8 @@
 
 namespace tegula {
 
-// The op's results, as the schema lists them. Called by all ranks of the call's mesh; a rank outside
-// takes no part and gets tensors of the same specs.
+// The op's results, as the schema lists them. Called by all ranks of the call's mesh; a rank
+// outside takes no part and gets tensors of the same specs.
 std::vector<c10::IValue> run_universal(const Call& call);
 
 // The same; the plain op is run by calling `around` with it.

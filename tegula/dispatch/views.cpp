@@ -1,7 +1,7 @@
 // The idea: libtorch itself says what the view looks like on the whole (run on a tensor without
 // data). If no dim is cut the tile is the whole as far as views go, and takes the same op. If one
-// is, a small table says which dims go where (spec/views.h) and which op makes the tile's part. What
-// is not in the table, or mixes shards, is a Link.
+// is, a small table says which dims go where (spec/views.h) and which op makes the tile's part.
+// What is not in the table, or mixes shards, is a Link.
 #include "tegula/dispatch/views.h"
 
 #include <ATen/ATen.h>
@@ -30,7 +30,8 @@ struct View {
     std::vector<c10::IValue> arguments = call.arguments();
     arguments[*call.facts().viewed] = self;
     const c10::IValue result = call_plain(call.op(), std::move(arguments)).front();
-    return member < 0 ? result.toTensor() : result.toListRef()[static_cast<std::size_t>(member)].toTensor();
+    return member < 0 ? result.toTensor()
+                      : result.toListRef()[static_cast<std::size_t>(member)].toTensor();
   }
 
   const c10::IValue& argument(std::size_t index) const { return call.arguments()[index]; }
@@ -310,14 +311,13 @@ at::Tensor without_data(const at::Tensor& outer) {
 }
 
 PayloadPtr linked(const PayloadPtr& self, const View& view, const TensorMeta& meta) {
-  const DTensorSpec spec(self->spec().mesh(),
-                         Placements(self->spec().mesh().ndim(), Replicate()), meta);
+  const DTensorSpec spec(self->spec().mesh(), Placements(self->spec().mesh().ndim(), Replicate()),
+                         meta);
   // the call dies with this function; the link keeps what it needs of it
   std::vector<c10::IValue> arguments = view.call.arguments();
   arguments[*view.call.facts().viewed] = c10::IValue();
   auto replay = [op = view.call.op(), arguments = std::move(arguments),
-                 place = *view.call.facts().viewed,
-                 member = view.member](const at::Tensor& base) {
+                 place = *view.call.facts().viewed, member = view.member](const at::Tensor& base) {
     std::vector<c10::IValue> filled = arguments;
     filled[place] = base;
     const c10::IValue result = call_plain(op, std::move(filled)).front();
@@ -326,9 +326,8 @@ PayloadPtr linked(const PayloadPtr& self, const View& view, const TensorMeta& me
   };
   Link link{self, replay};
   if (const Link* inner = self->link()) {
-    link = {inner->base, [first = inner->view, replay](const at::Tensor& base) {
-              return replay(first(base));
-            }};
+    link = {inner->base,
+            [first = inner->view, replay](const at::Tensor& base) { return replay(first(base)); }};
   }
   return c10::make_intrusive<Payload>(std::move(link), spec, self->world());
 }
@@ -348,9 +347,9 @@ PayloadPtr view_payload(const PayloadPtr& self, const View& view, const at::Tens
     const Coordinate place = at ? *at : Coordinate(self->spec().mesh().ndim(), 0);
     const at::Tensor tile =
         at ? self->tile()
-           : at::empty_strided(local_shape(self->spec(), place), local_stride(self->spec(), place),
-                               whole_view.options().dtype(
-                                   scalar_type_of(self->spec().meta().dtype())));
+           : at::empty_strided(
+                 local_shape(self->spec(), place), local_stride(self->spec(), place),
+                 whole_view.options().dtype(scalar_type_of(self->spec().meta().dtype())));
     if (std::optional<TileView> result = found->second({*self, place, tile, meta, view})) {
       return c10::make_intrusive<Payload>(at ? result->tile : no_tile(result->spec), result->spec,
                                           self->world(), result->layout);

@@ -13,8 +13,9 @@
 //
 // A mesh makes no connections; an axis only carries the wish for a backend and its options. A mesh
 // that a world made carries an opaque owner along, as do the meshes made from it: that is how
-// functions on distributed tensors know which rank is asking. It is no part of the value. Immutable, cheap to copy, any thread may use it. Creating one
-// costs O(ranks) if the ranks are listed and O(axes) if they are 0 ... n-1; slicing costs O(axes).
+// functions on distributed tensors know which rank is asking. It is no part of the value.
+// Immutable, cheap to copy, any thread may use it. Creating one costs O(ranks) if the ranks are
+// listed and O(axes) if they are 0 ... n-1; slicing costs O(axes).
 #pragma once
 
 #include <cstdint>

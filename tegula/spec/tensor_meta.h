@@ -46,7 +46,8 @@ class TensorMeta {
   DType dtype_;
 };
 
-// The same with dense strides, the dims in memory in the same order; row-major if a dim is expanded.
+// The same with dense strides, the dims in memory in the same order; row-major if a dim is
+// expanded.
 TensorMeta dense(const TensorMeta& meta);
 
 std::string to_string(const TensorMeta& meta);

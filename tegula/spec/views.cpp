@@ -1,6 +1,6 @@
-// The idea: a view renames dims (cuts move along), shortens one (each shard keeps its part, so sizes
-// are listed anew), or regroups them. Regrouping splits the old and the new shape into groups of
-// equal product, as short as possible; within a group a cut survives if it cuts the group's
+// The idea: a view renames dims (cuts move along), shortens one (each shard keeps its part, so
+// sizes are listed anew), or regroups them. Regrouping splits the old and the new shape into groups
+// of equal product, as short as possible; within a group a cut survives if it cuts the group's
 // elements into runs that the new dims can express.
 #include "tegula/spec/views.h"
 
@@ -163,8 +163,7 @@ std::optional<GroupCut> cut_of_group(const DTensorSpec& spec, const DimGroup& gr
 }
 
 bool all_divide(const std::vector<std::int64_t>& sizes, std::int64_t by) {
-  return std::all_of(sizes.begin(), sizes.end(),
-                     [&](std::int64_t size) { return size % by == 0; });
+  return std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t size) { return size % by == 0; });
 }
 
 // Puts a group's cut on the new dims; false if they cannot express it.
@@ -188,8 +187,7 @@ bool place_cut(Draft& draft, const GroupCut& cut, const DimGroup& group, const S
     if (spans && after[dim] % (cut.outer / above) == 0 && all_divide(cut.sizes, inner)) {
       std::vector<std::int64_t> sizes = cut.sizes;
       for (std::int64_t& size : sizes) size /= inner;
-      const std::int64_t block =
-          std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+      const std::int64_t block = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
       if (block * (cut.outer / above) == after[dim]) {
         CutAxis axis = cut.axes.front();
         axis.cut = Cut({cut.outer / above}, {sizes});

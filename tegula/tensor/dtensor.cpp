@@ -49,7 +49,9 @@ void check_can_be_distributed(const at::Tensor& tensor) {
 
 bool is_dtensor(const at::Tensor& tensor) { return static_cast<bool>(payload_of(tensor)); }
 
-DTensorSpec spec_of(const at::Tensor& tensor) { return payload_or_throw(tensor, "spec_of")->spec(); }
+DTensorSpec spec_of(const at::Tensor& tensor) {
+  return payload_or_throw(tensor, "spec_of")->spec();
+}
 
 Placements placements_of(const at::Tensor& tensor) {
   return payload_or_throw(tensor, "placements_of")->spec().placements();
@@ -75,12 +77,11 @@ at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
     const at::Tensor whole = tensor.detach().resolve_conj().resolve_neg();
     at::Tensor tile;
     if (options.source) {
-      const std::int64_t source = *options.source == -1 ? mesh.rank_at(Coordinate(mesh.ndim(), 0))
-                                                        : *options.source;
+      const std::int64_t source =
+          *options.source == -1 ? mesh.rank_at(Coordinate(mesh.ndim(), 0)) : *options.source;
       tile = scatter_from(world, whole, source, spec);
     } else if (mesh.coordinate_of(world.rank())) {
-      const DTensorSpec everywhere =
-          spec.with_placements(Placements(mesh.ndim(), Replicate()));
+      const DTensorSpec everywhere = spec.with_placements(Placements(mesh.ndim(), Replicate()));
       tile = redistribute_tile(world, whole, everywhere, spec);
       if (tile.is_same(whole)) tile = whole.clone();
     } else {
@@ -96,8 +97,7 @@ at::Tensor to_local(const at::Tensor& tensor, const std::optional<Placements>& g
   return unwrap_tile(tensor, gradient_spec_for(payload->spec(), grad_placements));
 }
 
-at::Tensor full_tensor(const at::Tensor& tensor,
-                       const std::optional<Placements>& grad_placements) {
+at::Tensor full_tensor(const at::Tensor& tensor, const std::optional<Placements>& grad_placements) {
   const PayloadPtr payload = payload_or_throw(tensor, "full_tensor");
   const DTensorSpec whole =
       payload->spec().with_placements(Placements(payload->spec().mesh().ndim(), Replicate()));
@@ -144,7 +144,8 @@ std::vector<at::Tensor> local_map(const LocalFunction& function,
                          : to_local(placed));
     ++index;
   }
-  if (!mesh) throw UsageError("local_map needs a DTensor among its inputs").hint("call the function itself");
+  if (!mesh)
+    throw UsageError("local_map needs a DTensor among its inputs").hint("call the function itself");
   std::vector<at::Tensor> results = function(locals);
   if (results.size() != out_placements.size()) {
     throw UsageError("local_map needs placements for each result")

@@ -1,6 +1,6 @@
-// The distributed tensor. It is a plain at::Tensor with the whole tensor's sizes, strides and dtype;
-// this rank's tile and the spec ride along. libtorch's functions, autograd, modules and optimizers
-// take it as it is.
+// The distributed tensor. It is a plain at::Tensor with the whole tensor's sizes, strides and
+// dtype; this rank's tile and the spec ride along. libtorch's functions, autograd, modules and
+// optimizers take it as it is.
 //
 //   at::Tensor w = distribute_tensor(weight, mesh, {Replicate(), Shard(0)});
 //   at::Tensor y = at::linear(x, w).relu();     // plain libtorch

@@ -5,10 +5,10 @@
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/world.h"
+#include "tegula/dispatch/differentiable.h"
 #include "tegula/dispatch/kernel.h"
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/payload.h"
-#include "tegula/dispatch/differentiable.h"
 #include "tegula/dispatch/random_fill.h"
 #include "tegula/dispatch/tile_layout.h"
 
@@ -96,10 +96,9 @@ at::Tensor empty(const Shape& shape, const DeviceMesh& mesh, const Placements& p
 
 at::Tensor full(const Shape& shape, const at::Scalar& value, const DeviceMesh& mesh,
                 const Placements& placements, const at::TensorOptions& options) {
-  return made(shape, float_type(options), mesh, placements, options,
-              [&](const at::Tensor& tile, const DTensorSpec&, const Coordinate&) {
-                tile.fill_(value);
-              });
+  return made(
+      shape, float_type(options), mesh, placements, options,
+      [&](const at::Tensor& tile, const DTensorSpec&, const Coordinate&) { tile.fill_(value); });
 }
 
 at::Tensor zeros(const Shape& shape, const DeviceMesh& mesh, const Placements& placements,

@@ -1,6 +1,6 @@
 // The idea: every rank sends a row of numbers (dims, dtype, a hash of the placements, sizes) to all
-// ranks of the mesh, so that all of them see the same table, come to the same spec, or throw the same
-// error. One all-gather of a few dozen integers.
+// ranks of the mesh, so that all of them see the same table, come to the same spec, or throw the
+// same error. One all-gather of a few dozen integers.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -199,8 +199,7 @@ void check_tiles(const Table& table, const DTensorSpec& spec) {
 DTensorSpec unchecked_spec(const at::Tensor& local, const DeviceMesh& mesh,
                            const Placements& placements, const FromLocalOptions& options) {
   const Placements cut = with_positive_dims(placements, local.dim());
-  const Shape shape =
-      options.shape ? *options.shape : whole_shape(local.sizes().vec(), mesh, cut);
+  const Shape shape = options.shape ? *options.shape : whole_shape(local.sizes().vec(), mesh, cut);
   const DType dtype = dtype_of(local.scalar_type());
   return {mesh, cut, order_of(cut, options.order),
           options.stride ? TensorMeta(shape, *options.stride, dtype) : TensorMeta(shape, dtype)};
@@ -231,8 +230,7 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
         .fact("rank", std::to_string(world.rank()))
         .hint("give FromLocalOptions::shape");
   }
-  const std::string said =
-      to_string(placements) + to_string(options.order) + to_string(mesh);
+  const std::string said = to_string(placements) + to_string(options.order) + to_string(mesh);
   const DTensorSpec spec = [&] {
     if (!inside || !options.check) return unchecked_spec(local, mesh, placements, options);
     const Table table = exchanged(local, mesh, world, said);

@@ -58,10 +58,10 @@ bool convert_state(torch::optim::OptimizerParamState& state, const at::Tensor& p
 }
 
 // Reads a member of an optimizer's state, or sets it if a value is given.
-#define TEGULA_STATE(member)                                                      \
-  [](auto& held, const std::optional<at::Tensor>& value) -> at::Tensor {          \
-    if (value) held.member(*value);                                               \
-    return held.member();                                                         \
+#define TEGULA_STATE(member)                                             \
+  [](auto& held, const std::optional<at::Tensor>& value) -> at::Tensor { \
+    if (value) held.member(*value);                                      \
+    return held.member();                                                \
   }
 
 void convert_known_state(torch::optim::OptimizerParamState& state, const at::Tensor& parameter,

@@ -29,8 +29,8 @@ void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const PlacementsByName& place = {}, const DistributeOptions& options = {});
 
 // Brings the state that an optimizer has gathered so far (momenta and the like) to where its
-// parameters are now. For optimizers of libtorch: SGD, Adam, AdamW, Adagrad, RMSprop. UsageError for
-// others that have state.
+// parameters are now. For optimizers of libtorch: SGD, Adam, AdamW, Adagrad, RMSprop. UsageError
+// for others that have state.
 void distribute_optimizer_state(torch::optim::Optimizer& optimizer,
                                 const DistributeOptions& options = {});
 

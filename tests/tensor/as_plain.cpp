@@ -12,7 +12,8 @@ namespace {
 
 // Without the stack that libtorch prints, and the list of kernels before it.
 std::string without_backtrace(std::string text) {
-  for (const char* mark : {"Exception raised from", "\n\nCPU: registered at", " is only available for"}) {
+  for (const char* mark :
+       {"Exception raised from", "\n\nCPU: registered at", " is only available for"}) {
     text = text.substr(0, text.find(mark));
   }
   return text;
@@ -119,8 +120,8 @@ Tensors placed(const Tensors& inputs, const DeviceMesh& mesh, const std::vector<
   return result;
 }
 
-void compare(const World& world, const Tensors& inputs, const Program& program,
-             const Outcome& want, const AsPlain& options) {
+void compare(const World& world, const Tensors& inputs, const Program& program, const Outcome& want,
+             const AsPlain& options) {
   const DeviceMesh mesh = usual_mesh(world);
   for (const std::vector<Placements>& way : ways_to_place(mesh, inputs, options)) {
     const std::string where = text_of(mesh, way);
@@ -156,8 +157,7 @@ void expect_as_plain(const Tensors& inputs, const Program& program, const AsPlai
   }
   const Outcome want = outcome_of(program, plain, options);
   for (int ranks : {2, 3, 4}) {
-    run_impatient(ranks,
-                  [&](World& world) { compare(world, inputs, program, want, options); });
+    run_impatient(ranks, [&](World& world) { compare(world, inputs, program, want, options); });
   }
 }
 

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-#include <ATen/ATen.h>
 #include "tegula/tensor/dtensor.h"
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 namespace tegula {
 namespace {
@@ -27,8 +27,10 @@ TEST(DTensor, AddAndGradient) {
     q[4].fill_(7);
     q.narrow(0, 1, 3).mul_(2);
     EXPECT_TRUE(at::equal(full_tensor(z), q)) << to_string(z);
-    if (world.rank() == 0) std::cout << to_string(z) << "\n";
-    else to_string(z);
+    if (world.rank() == 0)
+      std::cout << to_string(z) << "\n";
+    else
+      to_string(z);
   });
 }
 

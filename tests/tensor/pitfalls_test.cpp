@@ -114,19 +114,21 @@ TEST(Pitfall, AWriteThroughASelectOfACutDimLands) {
 }
 
 TEST(Pitfall, AWriteThroughSplitChunkAndUnbindLands) {
-  expect_as_plain({leaf({5, 6})}, [](const Tensors& in) -> Tensors {
-    const at::Tensor x = in[0].clone();
-    {
-      // libtorch refuses in-place writes to one of several views while it records
-      const at::NoGradGuard no_grad;
-      x.split(2, 0)[1].fill_(1);
-      x.chunk(3, 1)[2].mul_(2);
-      x.unbind(0)[3].zero_();
-      x.split_with_sizes({1, 4}, 0)[1].add_(1);
-      x.tensor_split(2, 1)[0].neg_();
-    }
-    return {x};
-  }, {1e-9, 4, true, false, false});
+  expect_as_plain({leaf({5, 6})},
+                  [](const Tensors& in) -> Tensors {
+                    const at::Tensor x = in[0].clone();
+                    {
+                      // libtorch refuses in-place writes to one of several views while it records
+                      const at::NoGradGuard no_grad;
+                      x.split(2, 0)[1].fill_(1);
+                      x.chunk(3, 1)[2].mul_(2);
+                      x.unbind(0)[3].zero_();
+                      x.split_with_sizes({1, 4}, 0)[1].add_(1);
+                      x.tensor_split(2, 1)[0].neg_();
+                    }
+                    return {x};
+                  },
+                  {1e-9, 4, true, false, false});
 }
 
 TEST(Pitfall, AWriteThroughAViewOfAViewLands) {
@@ -156,25 +158,29 @@ TEST(Pitfall, CrossEntropyDividesByTheTrueDenominator) {
     for (const double smoothing : {0.0, 0.2}) {
       Tensors inputs{leaf({7, 4}), target};
       if (weighted) inputs.push_back(at::tensor({0.5, 2.0, 1.0, 0.1}, at::kDouble));
-      expect_as_plain(
-          inputs,
-          [&](const Tensors& in) -> Tensors {
-            return {at::cross_entropy_loss(in[0], in[1],
-                                           weighted ? std::optional(in[2]) : std::nullopt,
-                                           at::Reduction::Mean, -100, smoothing),
-                    at::nll_loss(at::log_softmax(in[0], 1), in[1],
-                                 weighted ? std::optional(in[2]) : std::nullopt,
-                                 at::Reduction::Mean, -100)};
-          },
-          {1e-9, 4, false, false, true});
+      expect_as_plain(inputs,
+                      [&](const Tensors& in) -> Tensors {
+                        return {at::cross_entropy_loss(
+                                    in[0], in[1], weighted ? std::optional(in[2]) : std::nullopt,
+                                    at::Reduction::Mean, -100, smoothing),
+                                at::nll_loss(at::log_softmax(in[0], 1), in[1],
+                                             weighted ? std::optional(in[2]) : std::nullopt,
+                                             at::Reduction::Mean, -100)};
+                      },
+                      {1e-9, 4, false, false, true});
     }
   }
 }
 
 TEST(Pitfall, MeansAreOverAllElementsOfUnevenShards) {
   expect_as_plain({leaf({7, 3}), leaf({7, 3}, 2)}, [](const Tensors& in) -> Tensors {
-    return {in[0].mean(), in[0].mean(0), in[0].mean(-1, true), at::mse_loss(in[0], in[1]),
-            at::smooth_l1_loss(in[0], in[1]), in[0].var(), in[0].std(0)};
+    return {in[0].mean(),
+            in[0].mean(0),
+            in[0].mean(-1, true),
+            at::mse_loss(in[0], in[1]),
+            at::smooth_l1_loss(in[0], in[1]),
+            in[0].var(),
+            in[0].std(0)};
   });
 }
 
@@ -184,8 +190,9 @@ using Drawing = std::function<Tensors(const at::Tensor& input)>;
 Tensors drawn(const World& world, const DeviceMesh& mesh, const Placements& placements,
               const at::Tensor& input, const Drawing& program) {
   manual_seed(world, 7);
-  const at::Tensor x = distribute_tensor(input.detach().clone(), mesh, placements, {std::nullopt, {}})
-                           .set_requires_grad(input.requires_grad());
+  const at::Tensor x =
+      distribute_tensor(input.detach().clone(), mesh, placements, {std::nullopt, {}})
+          .set_requires_grad(input.requires_grad());
   Tensors results = program(x);
   for (at::Tensor& result : results) {
     EXPECT_TRUE(is_dtensor(result));
@@ -204,9 +211,9 @@ void expect_same_draws(const at::Tensor& input, const Drawing& program) {
       const DeviceMesh mesh = usual_mesh(world);
       Random random(5);
       for (int draw = 0; draw < 5; ++draw) {
-        const Placements placements =
-            draw == 0 ? Placements(mesh.ndim(), Shard(0))
-                      : some_placements(random, mesh, input, /*partial=*/false);
+        const Placements placements = draw == 0
+                                          ? Placements(mesh.ndim(), Shard(0))
+                                          : some_placements(random, mesh, input, /*partial=*/false);
         const Tensors got = drawn(world, mesh, placements, input, program);
         for (std::size_t i = 0; i < want.size(); ++i) {
           const std::string text = difference(got[i], want[i], 0);
@@ -240,12 +247,10 @@ TEST(Pitfall, NoShardRepeatsTheNumbersOfAnother) {
 
 TEST(Pitfall, InPlaceDrawsAreByGlobalElementIndex) {
   expect_same_draws(numbers({7, 5}), [](const at::Tensor& x) -> Tensors {
-    return {x.clone().normal_(),          x.clone().uniform_(),
-            x.clone().exponential_(2),    x.clone().geometric_(0.3),
-            x.clone().log_normal_(),      x.clone().cauchy_(),
-            x.clone().bernoulli_(0.4),    x.clone().random_(0, 100),
-            at::rand_like(x),             at::randn_like(x),
-            at::randint_like(x, 10),      at::bernoulli(x.sigmoid())};
+    return {x.clone().normal_(),       x.clone().uniform_(),      x.clone().exponential_(2),
+            x.clone().geometric_(0.3), x.clone().log_normal_(),   x.clone().cauchy_(),
+            x.clone().bernoulli_(0.4), x.clone().random_(0, 100), at::rand_like(x),
+            at::randn_like(x),         at::randint_like(x, 10),   at::bernoulli(x.sigmoid())};
   });
 }
 
@@ -319,14 +324,16 @@ TEST(Pitfall, AnOutTensorKeepsItsPlacement) {
     };
     for (const Placements& placements :
          {Placements{Replicate()}, Placements{Shard(0)}, Placements{Partial()}}) {
-      check({3}, placements, [&](at::Tensor& out) { return at::mean_out(out, x, 0); },
-            plain.mean(0));
-      check({3}, placements, [&](at::Tensor& out) { return at::amax_out(out, x, 0); },
-            plain.amax(0));
-      check({5, 3}, placements, [&](at::Tensor& out) { return at::add_out(out, x, x); },
-            plain + plain);
-      check({3, 3}, placements, [&](at::Tensor& out) { return at::mm_out(out, x.t(), x); },
-            plain.t().mm(plain));
+      check(
+          {3}, placements, [&](at::Tensor& out) { return at::mean_out(out, x, 0); }, plain.mean(0));
+      check(
+          {3}, placements, [&](at::Tensor& out) { return at::amax_out(out, x, 0); }, plain.amax(0));
+      check(
+          {5, 3}, placements, [&](at::Tensor& out) { return at::add_out(out, x, x); },
+          plain + plain);
+      check(
+          {3, 3}, placements, [&](at::Tensor& out) { return at::mm_out(out, x.t(), x); },
+          plain.t().mm(plain));
     }
   });
 }
@@ -341,7 +348,8 @@ TEST(Pitfall, UnevenLocalsMakeOneTensorThatAllRanksAgreeOn) {
     const at::Tensor x = from_local(local, mesh, {Shard(0)});
     EXPECT_EQ(x.sizes(), at::IntArrayRef({5}));
     EXPECT_EQ(difference(full_tensor(x), at::arange(5, at::kDouble)), "");
-    EXPECT_EQ(difference(full_tensor(x.cumsum(0) * 2), at::arange(5, at::kDouble).cumsum(0) * 2), "");
+    EXPECT_EQ(difference(full_tensor(x.cumsum(0) * 2), at::arange(5, at::kDouble).cumsum(0) * 2),
+              "");
   });
 }
 
@@ -349,7 +357,8 @@ TEST(Pitfall, AWrongNumberOfPlacementsIsRefused) {
   run_impatient(2, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
     const at::Tensor x = at::ones({2});
-    EXPECT_TRUE(contains(error_of([&] { from_local(x, mesh, {}); }), "one placement per mesh axis"));
+    EXPECT_TRUE(
+        contains(error_of([&] { from_local(x, mesh, {}); }), "one placement per mesh axis"));
     EXPECT_TRUE(contains(error_of([&] { from_local(x, mesh, {Replicate(), Replicate()}); }),
                          "one placement per mesh axis"));
     EXPECT_TRUE(contains(error_of([&] { distribute_tensor(x, mesh, {}); }), "tegula:"));
@@ -357,12 +366,25 @@ TEST(Pitfall, AWrongNumberOfPlacementsIsRefused) {
 }
 
 TEST(Pitfall, MapsThatAreNotLinearMeetTheReducedSum) {
-  expect_as_plain({leaf({4, 3}), leaf({4, 3}, 2)}, [](const Tensors& in) -> Tensors {
-    return {in[0].clamp(-0.5, 0.5), in[0].abs(),     in[0].square(),     in[0] > in[1],
-            in[0].relu(),           in[0].pow(3),    in[0].sign(),       at::maximum(in[0], in[1]),
-            in[0].exp(),            in[0].sigmoid(), in[0].round(),      in[0] == in[0],
-            in[0] * in[1],          in[0] / in[1],   in[0].softmax(-1)};
-  }, {1e-9, 10, true, false, true});
+  expect_as_plain({leaf({4, 3}), leaf({4, 3}, 2)},
+                  [](const Tensors& in) -> Tensors {
+                    return {in[0].clamp(-0.5, 0.5),
+                            in[0].abs(),
+                            in[0].square(),
+                            in[0] > in[1],
+                            in[0].relu(),
+                            in[0].pow(3),
+                            in[0].sign(),
+                            at::maximum(in[0], in[1]),
+                            in[0].exp(),
+                            in[0].sigmoid(),
+                            in[0].round(),
+                            in[0] == in[0],
+                            in[0] * in[1],
+                            in[0] / in[1],
+                            in[0].softmax(-1)};
+                  },
+                  {1e-9, 10, true, false, true});
 }
 
 TEST(Pitfall, AScalarIsAddedToASumOnce) {
@@ -378,20 +400,21 @@ TEST(Pitfall, AScalarIsAddedToASumOnce) {
 }
 
 TEST(Pitfall, ToLocalAndBackKeepsGradients) {
-  expect_as_plain({leaf({5, 3})}, [](const Tensors& in) -> Tensors {
-    const at::Tensor x = in[0] * 2;
-    if (!is_dtensor(x)) return {x.sin()};
-    const at::Tensor again = from_local(to_local(x), mesh_of(x), placements_of(x));
-    return {again.sin()};
-  }, {1e-9, 8, false, false, true});
+  expect_as_plain({leaf({5, 3})},
+                  [](const Tensors& in) -> Tensors {
+                    const at::Tensor x = in[0] * 2;
+                    if (!is_dtensor(x)) return {x.sin()};
+                    const at::Tensor again = from_local(to_local(x), mesh_of(x), placements_of(x));
+                    return {again.sin()};
+                  },
+                  {1e-9, 8, false, false, true});
 }
 
 TEST(Pitfall, EveryShardOrderHoldsTheSlicesThatItSays) {
   const at::Tensor plain = numbers({7, 3});
   run_impatient(4, [&](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
-    for (const ShardOrder& order :
-         {ShardOrder{{0, {0, 1}}}, ShardOrder{{0, {1, 0}}}}) {
+    for (const ShardOrder& order : {ShardOrder{{0, {0, 1}}}, ShardOrder{{0, {1, 0}}}}) {
       const at::Tensor x = distribute_tensor(plain, mesh, {Shard(0), Shard(0)}, {-1, order});
       const Coordinate at = *mesh.coordinate_of(world.rank());
       EXPECT_TRUE(at::equal(to_local(x), cut_tile(plain, spec_of(x), at)));
@@ -425,9 +448,10 @@ TEST(Pitfall, MaximaAreRightWhereAShardIsEmpty) {
     expect_as_plain({leaf({rows, 3})}, [](const Tensors& in) -> Tensors {
       const auto [values, indices] = in[0].max(0);
       const auto [low, where] = in[0].min(1);
-      return {in[0].max(), in[0].min(),  in[0].argmax(), in[0].argmin(0), values,      indices,
-              low,         where,        in[0].amax(0),  in[0].amin(),    in[0].prod(), in[0].all(),
-              in[0].any(), in[0].std(1), in[0].median(), in[0].logsumexp(0)};
+      return {in[0].max(),       in[0].min(), in[0].argmax(), in[0].argmin(0), values,
+              indices,           low,         where,          in[0].amax(0),   in[0].amin(),
+              in[0].prod(),      in[0].all(), in[0].any(),    in[0].std(1),    in[0].median(),
+              in[0].logsumexp(0)};
     });
   }
 }
@@ -451,8 +475,7 @@ void expect_all_throw(int ranks, const std::function<void(World&)>& body,
     const auto start = std::chrono::steady_clock::now();
     const auto rank = static_cast<std::size_t>(world.rank());
     texts[rank] = error_of([&] { body(world); });
-    seconds[rank] =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seconds[rank] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   });
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     for (const std::string& word : words) {
@@ -487,16 +510,17 @@ TEST(Pitfall, TheDeathOfARankIsNoticedByTheOthers) {
   std::vector<std::string> texts(3);
   const auto start = std::chrono::steady_clock::now();
   EXPECT_TRUE(contains(error_of([&] {
-                         run_ranks(3,
-                                   [&](World& world) {
-                                     const DeviceMesh mesh = usual_mesh(world);
-                                     const at::Tensor x = ones({4}, mesh, {Shard(0)});
-                                     full_tensor(x);
-                                     if (world.rank() == 1) throw std::runtime_error("I give up");
-                                     const auto rank = static_cast<std::size_t>(world.rank());
-                                     texts[rank] = error_of([&] { full_tensor(x.exp()); });
-                                   },
-                                   impatient());
+                         run_ranks(
+                             3,
+                             [&](World& world) {
+                               const DeviceMesh mesh = usual_mesh(world);
+                               const at::Tensor x = ones({4}, mesh, {Shard(0)});
+                               full_tensor(x);
+                               if (world.rank() == 1) throw std::runtime_error("I give up");
+                               const auto rank = static_cast<std::size_t>(world.rank());
+                               texts[rank] = error_of([&] { full_tensor(x.exp()); });
+                             },
+                             impatient());
                        }),
                        "I give up"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
@@ -534,11 +558,13 @@ TEST(Pitfall, ASubMeshTalksAmongItsFiberOnly) {
 
 TEST(Pitfall, TwoRowWiseEmbeddingsOfOneShapeLiveSideBySide) {
   const at::Tensor index = at::tensor({4, 0, 6, 4, 2}, at::kLong);
-  expect_as_plain({leaf({7, 3}), leaf({7, 3}, 2), index}, [](const Tensors& in) -> Tensors {
-    const at::Tensor a = at::embedding(in[0], in[2]);
-    const at::Tensor b = at::embedding(in[1], in[2]);
-    return {a + b, a * b, b.sum(0)};
-  }, {1e-9, 8, false, false, true});
+  expect_as_plain({leaf({7, 3}), leaf({7, 3}, 2), index},
+                  [](const Tensors& in) -> Tensors {
+                    const at::Tensor a = at::embedding(in[0], in[2]);
+                    const at::Tensor b = at::embedding(in[1], in[2]);
+                    return {a + b, a * b, b.sum(0)};
+                  },
+                  {1e-9, 8, false, false, true});
 }
 
 TEST(Pitfall, AMaskPartialCanBeReducedTwice) {

@@ -19,14 +19,12 @@ using torch::autograd::variable_list;
 const AsPlain kNoPartial{1e-9, 6, false, false, true};
 
 // The ranks 2, 3 and 2x2 with a leaf placed in all of the usual ways.
-void with_leaves(const at::Tensor& plain,
-                 const std::function<void(const at::Tensor& leaf)>& body) {
+void with_leaves(const at::Tensor& plain, const std::function<void(const at::Tensor& leaf)>& body) {
   for (const int ranks : {2, 3, 4}) {
     run_impatient(ranks, [&](World& world) {
       const DeviceMesh mesh = usual_mesh(world);
-      for (const Placement& placement :
-           {Placement(Shard(0)), Placement(Shard(plain.dim() - 1)), Placement(Replicate()),
-            Placement(Partial())}) {
+      for (const Placement& placement : {Placement(Shard(0)), Placement(Shard(plain.dim() - 1)),
+                                         Placement(Replicate()), Placement(Partial())}) {
         const Placements placements(mesh.ndim(), placement);
         SCOPED_TRACE(to_string(mesh) + to_string(placements));
         body(distribute_tensor(plain, mesh, placements, {std::nullopt, {}}).requires_grad_());
@@ -56,16 +54,15 @@ TEST(ViewGradients, AWriteThroughAViewChangesTheGradientOfTheBase) {
       [](const at::Tensor& x) { return x.view_as(x); },
   };
   for (const auto& view : views) {
-    expect_as_plain(
-        {leaf({6, 4}), leaf({6, 4}, 2)},
-        [&](const Tensors& in) -> Tensors {
-          const at::Tensor x = in[0] * 1;
-          const at::Tensor part = view(x);
-          part.mul_(view(in[1]));
-          part.add_(part.detach().sum());
-          return {x, part, x * x, view(x).sin()};
-        },
-        {1e-9, 3, true, false, true});
+    expect_as_plain({leaf({6, 4}), leaf({6, 4}, 2)},
+                    [&](const Tensors& in) -> Tensors {
+                      const at::Tensor x = in[0] * 1;
+                      const at::Tensor part = view(x);
+                      part.mul_(view(in[1]));
+                      part.add_(part.detach().sum());
+                      return {x, part, x * x, view(x).sin()};
+                    },
+                    {1e-9, 3, true, false, true});
   }
 }
 
@@ -248,8 +245,8 @@ TEST(Leaves, AGradientOfTheUserIsTaken) {
 TEST(Leaves, AnUnusedOneHasNoGradient) {
   with_leaves(numbers({5, 3}), [](const at::Tensor& x) {
     const at::Tensor other = at::zeros_like(x.detach()).requires_grad_();
-    const variable_list grads =
-        torch::autograd::grad({x.sum()}, {x, other}, {}, std::nullopt, false, /*allow_unused=*/true);
+    const variable_list grads = torch::autograd::grad({x.sum()}, {x, other}, {}, std::nullopt,
+                                                      false, /*allow_unused=*/true);
     EXPECT_TRUE(grads[0].defined());
     EXPECT_FALSE(grads[1].defined());
   });

@@ -57,8 +57,9 @@ void expect_trains_as_plain(const std::function<Model()>& build,
       torch::optim::AdamW plain_optimizer(plain->parameters(), 0.05);
       torch::optim::AdamW optimizer(model->parameters(), 0.05);
       const at::Tensor x = distribute_tensor(
-          input, mesh, Placements(mesh.ndim(), input.is_floating_point() ? Placement(Shard(0))
-                                                                         : Placement(Replicate())));
+          input, mesh,
+          Placements(mesh.ndim(),
+                     input.is_floating_point() ? Placement(Shard(0)) : Placement(Replicate())));
       for (int step = 0; step < 3; ++step) {
         optimizer.zero_grad();
         plain_optimizer.zero_grad();
@@ -98,8 +99,8 @@ void expect_trains_as_plain(const std::function<Model()>& build,
 TEST(DistributeModule, AMultiLayerPerceptronTrainsAsPlain) {
   expect_trains_as_plain<torch::nn::Sequential>(
       [] {
-        return torch::nn::Sequential(torch::nn::Linear(5, 7), torch::nn::LayerNorm(
-                                         torch::nn::LayerNormOptions({7})),
+        return torch::nn::Sequential(torch::nn::Linear(5, 7),
+                                     torch::nn::LayerNorm(torch::nn::LayerNormOptions({7})),
                                      torch::nn::GELU(), torch::nn::Linear(7, 3));
       },
       [](torch::nn::Sequential& model, const at::Tensor& x) {
@@ -135,7 +136,9 @@ TEST(DistributeModule, AnEmbeddingTrainsAsPlain) {
 
 TEST(DistributeModule, AnLSTMTrainsAsPlain) {
   expect_trains_as_plain<torch::nn::LSTM>(
-      [] { return torch::nn::LSTM(torch::nn::LSTMOptions(3, 4).num_layers(2).bidirectional(true)); },
+      [] {
+        return torch::nn::LSTM(torch::nn::LSTMOptions(3, 4).num_layers(2).bidirectional(true));
+      },
       [](torch::nn::LSTM& model, const at::Tensor& x) {
         return std::get<0>(model->forward(x)).square().mean();
       },
@@ -143,12 +146,11 @@ TEST(DistributeModule, AnLSTMTrainsAsPlain) {
 }
 
 TEST(DistributeModule, AGRUTrainsAsPlain) {
-  expect_trains_as_plain<torch::nn::GRU>(
-      [] { return torch::nn::GRU(torch::nn::GRUOptions(3, 4)); },
-      [](torch::nn::GRU& model, const at::Tensor& x) {
-        return std::get<0>(model->forward(x)).square().mean();
-      },
-      numbers({5, 3, 3}, 9));
+  expect_trains_as_plain<torch::nn::GRU>([] { return torch::nn::GRU(torch::nn::GRUOptions(3, 4)); },
+                                         [](torch::nn::GRU& model, const at::Tensor& x) {
+                                           return std::get<0>(model->forward(x)).square().mean();
+                                         },
+                                         numbers({5, 3, 3}, 9));
 }
 
 TEST(DistributeModule, AttentionTrainsAsPlain) {
@@ -194,9 +196,8 @@ TEST(DistributeModule, GradientsThatArePresentComeAlong) {
     const at::Tensor x = numbers({2, 5}, 8);
     model->forward(x).sum().backward();
     const at::Tensor want = model->weight.grad().clone();
-    distribute_module(*model, mesh, [](const std::string&, const at::Tensor&) {
-      return Placements{Shard(0)};
-    });
+    distribute_module(*model, mesh,
+                      [](const std::string&, const at::Tensor&) { return Placements{Shard(0)}; });
     ASSERT_TRUE(is_dtensor(model->weight.grad()));
     EXPECT_EQ(to_string(placements_of(model->weight.grad())), "[S(0)]");
     EXPECT_EQ(difference(full_tensor(model->weight.grad()), want), "");
@@ -498,9 +499,9 @@ TEST(BuildDistributed, OtherLayersAreTheSameOnAllMeshes) {
   expect_built_alike<torch::nn::LayerNorm>(
       [] { return torch::nn::LayerNorm(torch::nn::LayerNormOptions({5})); });
   expect_built_alike<torch::nn::Embedding>([] { return torch::nn::Embedding(11, 5); });
-  expect_built_alike<torch::nn::Embedding>([] {
-    return torch::nn::Embedding(torch::nn::EmbeddingOptions(11, 5).padding_idx(2));
-  }, false);
+  expect_built_alike<torch::nn::Embedding>(
+      [] { return torch::nn::Embedding(torch::nn::EmbeddingOptions(11, 5).padding_idx(2)); },
+      false);
   expect_built_alike<torch::nn::MultiheadAttention>(
       [] { return torch::nn::MultiheadAttention(6, 2); });
   expect_built_alike<torch::nn::BatchNorm1d>([] { return torch::nn::BatchNorm1d(5); });

@@ -97,8 +97,8 @@ TEST(PlainTensors, ThoseOfSelectingReductionsAreReplicas) {
     const auto [median, where_median] = in[0].median(0);
     const auto [third, where_third] = in[0].kthvalue(3, 0);
     const auto [mode, where_mode] = in[0].round().mode(0);
-    return {max, where_max, min, where_min, median, where_median, third, where_third, mode,
-            in[0].amax(0)};
+    return {max,          where_max, min,         where_min, median,
+            where_median, third,     where_third, mode,      in[0].amax(0)};
   });
 }
 
@@ -109,17 +109,33 @@ TEST(PlainTensors, ThoseOfSortsAndScansAreReplicas) {
     const auto [top, where] = in[0].topk(2, 0);
     const auto [highest, reached] = in[0].cummax(0);
     const auto [lowest, fallen] = in[0].cummin(1);
-    return {sorted,  order,  stable,  stable_order,     top,   where,
-            highest, lowest, fallen,  in[0].argsort(std::int64_t{0}), reached,
-            in[0].logcumsumexp(0),    in[0].cumprod(1), in[0].msort()};
+    return {sorted,
+            order,
+            stable,
+            stable_order,
+            top,
+            where,
+            highest,
+            lowest,
+            fallen,
+            in[0].argsort(std::int64_t{0}),
+            reached,
+            in[0].logcumsumexp(0),
+            in[0].cumprod(1),
+            in[0].msort()};
   });
 }
 
 TEST(PlainTensors, ThoseOfQuantilesAndTracesAreReplicas) {
   expect_as_plain({leaf({5, 5})}, [](const Tensors& in) -> Tensors {
-    return {at::quantile(in[0], 0.3, 0), at::nanquantile(in[0], 0.7), at::trace(in[0]),
-            at::tril(in[0]),             at::triu(in[0], 1),          at::diag(in[0]),
-            in[0].nanmedian(),           in[0].renorm(2, 0, 0.5)};
+    return {at::quantile(in[0], 0.3, 0),
+            at::nanquantile(in[0], 0.7),
+            at::trace(in[0]),
+            at::tril(in[0]),
+            at::triu(in[0], 1),
+            at::diag(in[0]),
+            in[0].nanmedian(),
+            in[0].renorm(2, 0, 0.5)};
   });
 }
 
@@ -145,13 +161,14 @@ TEST(PlainTensors, ThoseOfIndexingAreReplicas) {
 
 TEST(PlainTensors, ThoseOfAttentionAreReplicas) {
   const at::Tensor mask = at::ones({5, 5}, at::kBool).tril();
-  expect_as_plain({leaf({2, 3, 5, 4}), leaf({2, 3, 5, 4}, 2), leaf({2, 3, 5, 4}, 3), mask},
-                  [](const Tensors& in) -> Tensors {
-                    return {at::scaled_dot_product_attention(in[0], in[1], in[2], in[3]),
-                            at::scaled_dot_product_attention(in[0], in[1], in[2], {}, 0, true),
-                            at::scaled_dot_product_attention(in[0], in[1], in[2])};
-                  },
-                  kNoPartial);
+  expect_as_plain(
+      {leaf({2, 3, 5, 4}), leaf({2, 3, 5, 4}, 2), leaf({2, 3, 5, 4}, 3), mask},
+      [](const Tensors& in) -> Tensors {
+        return {at::scaled_dot_product_attention(in[0], in[1], in[2], in[3]),
+                at::scaled_dot_product_attention(in[0], in[1], in[2], {}, 0, true),
+                at::scaled_dot_product_attention(in[0], in[1], in[2])};
+      },
+      kNoPartial);
 }
 
 TEST(PlainTensors, ThoseOfRecurrentNetworksAreReplicas) {
@@ -244,8 +261,7 @@ TEST(PlainTensors, AGradientThatIsAskedForStaysWithAPlainLeafUnderTheGuard) {
     const at::Tensor want = leaf({4, 4}, 2);
     at::mm(plain, want).sin().sum().backward();
     ASSERT_TRUE(weight.grad().defined());
-    const at::Tensor got =
-        is_dtensor(weight.grad()) ? full_tensor(weight.grad()) : weight.grad();
+    const at::Tensor got = is_dtensor(weight.grad()) ? full_tensor(weight.grad()) : weight.grad();
     EXPECT_EQ(difference(got, want.grad()), "");
   });
 }
@@ -254,21 +270,39 @@ TEST(PlainTensors, AGradientThatIsAskedForStaysWithAPlainLeafUnderTheGuard) {
 
 TEST(Composites, ExplicitOnesGiveDTensorsWithGradients) {
   expect_as_plain({leaf({5, 3}), leaf({5, 3}, 2)}, [](const Tensors& in) -> Tensors {
-    return {at::sub(in[0], in[1], 2), in[0].cumsum(0),    in[0].cumsum(1),
-            in[0].logsumexp(0),       in[0].repeat({2, 3}), in[0].clone().sub_(in[1]),
-            at::diag_embed(in[0]),    at::rsub(in[0], 3), in[0].roll(2, 0),
-            in[0].flip(0),            in[0].rot90(),      in[0].tile({2}),
-            in[0].logit(1e-3),        in[0].xlogy(in[1].abs()), at::addcmul(in[0], in[0], in[1]),
-            in[0].lerp(in[1], 0.3),   in[0].sum_to_size({1, 3})};
+    return {at::sub(in[0], in[1], 2),
+            in[0].cumsum(0),
+            in[0].cumsum(1),
+            in[0].logsumexp(0),
+            in[0].repeat({2, 3}),
+            in[0].clone().sub_(in[1]),
+            at::diag_embed(in[0]),
+            at::rsub(in[0], 3),
+            in[0].roll(2, 0),
+            in[0].flip(0),
+            in[0].rot90(),
+            in[0].tile({2}),
+            in[0].logit(1e-3),
+            in[0].xlogy(in[1].abs()),
+            at::addcmul(in[0], in[0], in[1]),
+            in[0].lerp(in[1], 0.3),
+            in[0].sum_to_size({1, 3})};
   });
 }
 
 TEST(Composites, ThoseThatMatterOnCutDimsAreRight) {
   expect_as_plain({leaf({5, 4}), leaf({3, 4}, 2)}, [](const Tensors& in) -> Tensors {
-    return {at::softmax(in[0], 0),  at::log_softmax(in[0], 1),     at::cat({in[0], in[1]}),
-            at::cdist(in[0], in[1]), at::layer_norm(in[0], {4}),   at::matmul(in[0], in[1].t()),
-            in[0].norm(2, 0),        at::pad(in[0], {1, 2, 0, 1}), in[0].unfold(0, 3, 2),
-            at::kron(in[0], in[1]),  at::tensordot(in[0], in[1], {1}, {1}),
+    return {at::softmax(in[0], 0),
+            at::log_softmax(in[0], 1),
+            at::cat({in[0], in[1]}),
+            at::cdist(in[0], in[1]),
+            at::layer_norm(in[0], {4}),
+            at::matmul(in[0], in[1].t()),
+            in[0].norm(2, 0),
+            at::pad(in[0], {1, 2, 0, 1}),
+            in[0].unfold(0, 3, 2),
+            at::kron(in[0], in[1]),
+            at::tensordot(in[0], in[1], {1}, {1}),
             at::einsum("ij,kj->ik", {in[0], in[1]})};
   });
 }
@@ -511,8 +545,7 @@ TEST(MetadataInPlace, ResizeKeepsWhatFits) {
       const DeviceMesh mesh = usual_mesh(world);
       for (const Placement& placement : {Placement(Shard(0)), Placement(Replicate())}) {
         const at::Tensor plain = numbers({5, 4});
-        const at::Tensor x =
-            distribute_tensor(plain, mesh, Placements(mesh.ndim(), placement));
+        const at::Tensor x = distribute_tensor(plain, mesh, Placements(mesh.ndim(), placement));
         x.resize_({2, 3});
         EXPECT_EQ(difference(full_tensor(x), plain.clone().resize_({2, 3})), "");
         x.resize_({7, 2});
@@ -627,30 +660,35 @@ TEST(Strides, AViewAfterReplicasWereCutIsAView) {
 }
 
 TEST(Strides, AsStridedReadsAndWritesTheWhole) {
-  expect_as_plain({numbers({4, 6})}, [](const Tensors& in) -> Tensors {
-    const at::Tensor x = in[0].clone();
-    const at::Tensor view = x.as_strided({3, 2}, {6, 2}, 1);
-    view.mul_(3);
-    return {x, view};
-  }, kNoGradients);
+  expect_as_plain(
+      {numbers({4, 6})},
+      [](const Tensors& in) -> Tensors {
+        const at::Tensor x = in[0].clone();
+        const at::Tensor view = x.as_strided({3, 2}, {6, 2}, 1);
+        view.mul_(3);
+        return {x, view};
+      },
+      kNoGradients);
 }
 
 // --- calls that differ in a scalar
 
 TEST(Scalars, CallsThatDifferInAScalarOnlyAreNotConfused) {
-  expect_as_plain({leaf({5, 3})}, [](const Tensors& in) -> Tensors {
-    Tensors results;
-    for (const double factor : {1.0, 2.0, -1.0, 0.5}) {
-      results.push_back(in[0].mul(factor).add(in[0], factor).pow(2 + factor));
-      results.push_back(at::leaky_relu(in[0], factor));
-    }
-    for (const std::int64_t dim : {0, 1}) results.push_back(in[0].sum(dim));
-    results.push_back(in[0].to(at::kFloat).to(at::kDouble));
-    results.push_back(in[0].mul(2));
-    results.push_back(in[0].to(at::kLong).mul(2));
-    results.push_back(in[0].to(at::kLong).mul(2.5));
-    return results;
-  }, {1e-5, 3, true, false, true});
+  expect_as_plain({leaf({5, 3})},
+                  [](const Tensors& in) -> Tensors {
+                    Tensors results;
+                    for (const double factor : {1.0, 2.0, -1.0, 0.5}) {
+                      results.push_back(in[0].mul(factor).add(in[0], factor).pow(2 + factor));
+                      results.push_back(at::leaky_relu(in[0], factor));
+                    }
+                    for (const std::int64_t dim : {0, 1}) results.push_back(in[0].sum(dim));
+                    results.push_back(in[0].to(at::kFloat).to(at::kDouble));
+                    results.push_back(in[0].mul(2));
+                    results.push_back(in[0].to(at::kLong).mul(2));
+                    results.push_back(in[0].to(at::kLong).mul(2.5));
+                    return results;
+                  },
+                  {1e-5, 3, true, false, true});
 }
 
 // --- conjugate and negative views
@@ -695,9 +733,8 @@ TEST(Conjugates, AWriteThroughOneLands) {
 
 TEST(Conjugates, FourierTransformsHaveGradients) {
   expect_as_plain({leaf({5, 6}), complex_leaf({5, 6})}, [](const Tensors& in) -> Tensors {
-    return {at::fft_fft(in[0]),     at::fft_rfft(in[0]), at::fft_irfft(in[1]),
-            at::fft_hfft(in[1]),    at::fft_ihfft(in[0]), at::fft_fft2(in[1]),
-            at::fft_fftshift(in[0])};
+    return {at::fft_fft(in[0]),   at::fft_rfft(in[0]), at::fft_irfft(in[1]),   at::fft_hfft(in[1]),
+            at::fft_ihfft(in[0]), at::fft_fft2(in[1]), at::fft_fftshift(in[0])};
   });
 }
 
