@@ -58,7 +58,8 @@ struct Origin {
   at::Tensor tile;
 };
 
-// A write to one of two tensors that share a tile is a write to the other, and autograd should know.
+// A write to one of two tensors that share a tile is a write to the other, and autograd should
+// know.
 at::Tensor sharing_version(at::Tensor alias, const at::Tensor& of) {
   if (!alias.is_inference() && !of.is_inference()) {
     alias.unsafeGetTensorImpl()->set_version_counter(of.unsafeGetTensorImpl()->version_counter());

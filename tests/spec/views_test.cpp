@@ -30,7 +30,8 @@ Array whole_array(const Shape& shape) {
 
 std::int64_t name_at(const Array& array, const std::vector<std::int64_t>& index) {
   std::int64_t place = 0;
-  for (std::size_t dim = 0; dim < index.size(); ++dim) place = place * array.shape[dim] + index[dim];
+  for (std::size_t dim = 0; dim < index.size(); ++dim)
+    place = place * array.shape[dim] + index[dim];
   return array.names[static_cast<std::size_t>(place)];
 }
 
@@ -87,8 +88,7 @@ Array moved(const Array& array, const std::vector<std::optional<std::int64_t>>& 
 Array sliced_array(const Array& array, const DimSlice& slice) {
   std::vector<std::vector<std::int64_t>> indices;
   for (std::int64_t size : array.shape) indices.push_back(counted_from(0, size, 1));
-  indices[static_cast<std::size_t>(slice.dim)] =
-      counted_from(slice.begin, slice.end, slice.step);
+  indices[static_cast<std::size_t>(slice.dim)] = counted_from(slice.begin, slice.end, slice.step);
   return taken(array, indices);
 }
 
@@ -123,8 +123,8 @@ TEST(ViewsLaw, TheTileOfMovedDimsIsTheTileWithItsDimsMoved) {
   for (int round = 0; round < 2000; ++round) {
     const Shape shape = some_shape(random, 0, 4);
     const DTensorSpec spec = some_spec(random, shape);
-    std::vector<std::int64_t> new_places = counted_from(
-        0, static_cast<std::int64_t>(shape.size()) + (random.one_in(3) ? 1 : 0), 1);
+    std::vector<std::int64_t> new_places =
+        counted_from(0, static_cast<std::int64_t>(shape.size()) + (random.one_in(3) ? 1 : 0), 1);
     random.shuffle(new_places);
     std::vector<std::optional<std::int64_t>> to;
     for (std::size_t dim = 0; dim < shape.size(); ++dim) to.emplace_back(new_places[dim]);
@@ -146,8 +146,8 @@ TEST(ViewsLaw, ADimCanGoAwayUnlessItIsCut) {
   Random random(2);
   for (int round = 0; round < 1000; ++round) {
     Shape shape = some_shape(random, 1, 4);
-    const auto gone = static_cast<std::size_t>(
-        random.between(0, static_cast<std::int64_t>(shape.size()) - 1));
+    const auto gone =
+        static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(shape.size()) - 1));
     shape[gone] = random.between(1, 3);
     const DTensorSpec spec = some_spec(random, shape);
     std::vector<std::optional<std::int64_t>> to;

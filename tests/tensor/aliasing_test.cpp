@@ -107,17 +107,20 @@ TEST(Aliases, FactoriesAndCopiesShareNothing) {
 }
 
 TEST(Aliases, ViewsThatTwoOpsMakeOfOneReplicaStayViews) {
-  expect_as_plain({numbers({6, 4})}, [](const Tensors& in) -> Tensors {
-    const at::Tensor x = in[0].clone();
-    const at::Tensor a = x.view({24});
-    const at::Tensor b = x[2];
-    const at::Tensor c = a.slice(0, 4, 20).view({4, 4});
-    c.select(1, 0).fill_(1);
-    b.mul_(2);
-    x.t()[3].add_(a[0]);
-    a.masked_fill_(a > 1.5, 0);
-    return {x, a, b, c};
-  }, kNoGradients);
+  expect_as_plain(
+      {numbers({6, 4})},
+      [](const Tensors& in) -> Tensors {
+        const at::Tensor x = in[0].clone();
+        const at::Tensor a = x.view({24});
+        const at::Tensor b = x[2];
+        const at::Tensor c = a.slice(0, 4, 20).view({4, 4});
+        c.select(1, 0).fill_(1);
+        b.mul_(2);
+        x.t()[3].add_(a[0]);
+        a.masked_fill_(a > 1.5, 0);
+        return {x, a, b, c};
+      },
+      kNoGradients);
 }
 
 TEST(Aliases, AViewOutlivesItsBase) {
@@ -147,29 +150,33 @@ TEST(Aliases, SelfAsAnArgumentOfItsOwnInPlaceOpIsReadBefore) {
 // --- lists
 
 TEST(Lists, InPlaceOpsOverListsWriteEveryMember) {
-  expect_as_plain({numbers({5, 3}), numbers({4}, 2), numbers({2, 2}, 3)},
-                  [](const Tensors& in) -> Tensors {
-                    const Tensors x = {in[0].clone(), in[1].clone(), in[2].clone()};
-                    at::_foreach_add_(x, 1.5);
-                    at::_foreach_mul_(x, in);
-                    at::_foreach_addcdiv_(x, in, in, 0.5);
-                    at::_foreach_sqrt_(at::_foreach_abs(x));
-                    at::_foreach_zero_(Tensors{x[1][2]});
-                    Tensors results = at::_foreach_norm(x);
-                    for (const at::Tensor& one : at::_foreach_mul(x, 2)) results.push_back(one);
-                    results.insert(results.end(), x.begin(), x.end());
-                    return results;
-                  },
-                  kNoGradients);
+  expect_as_plain(
+      {numbers({5, 3}), numbers({4}, 2), numbers({2, 2}, 3)},
+      [](const Tensors& in) -> Tensors {
+        const Tensors x = {in[0].clone(), in[1].clone(), in[2].clone()};
+        at::_foreach_add_(x, 1.5);
+        at::_foreach_mul_(x, in);
+        at::_foreach_addcdiv_(x, in, in, 0.5);
+        at::_foreach_sqrt_(at::_foreach_abs(x));
+        at::_foreach_zero_(Tensors{x[1][2]});
+        Tensors results = at::_foreach_norm(x);
+        for (const at::Tensor& one : at::_foreach_mul(x, 2)) results.push_back(one);
+        results.insert(results.end(), x.begin(), x.end());
+        return results;
+      },
+      kNoGradients);
 }
 
 TEST(Lists, ViewsOfOneTensorInAListMeet) {
-  expect_as_plain({numbers({5, 3})}, [](const Tensors& in) -> Tensors {
-    const at::Tensor x = in[0].clone();
-    at::_foreach_add_({x[0], x[3], x.slice(0, 1, 3)}, 1);
-    at::_foreach_mul_({x[0], x.select(1, 1)}, 2);
-    return {x};
-  }, kNoGradients);
+  expect_as_plain(
+      {numbers({5, 3})},
+      [](const Tensors& in) -> Tensors {
+        const at::Tensor x = in[0].clone();
+        at::_foreach_add_({x[0], x[3], x.slice(0, 1, 3)}, 1);
+        at::_foreach_mul_({x[0], x.select(1, 1)}, 2);
+        return {x};
+      },
+      kNoGradients);
 }
 
 TEST(Lists, FusedStepsOfOptimizersAreRight) {
@@ -189,54 +196,68 @@ TEST(Lists, FusedStepsOfOptimizersAreRight) {
 
 TEST(Lists, OptionalMembersMayBeMissing) {
   const at::Tensor index = at::tensor(std::vector<std::int64_t>{2, 0}, at::kLong);
-  expect_as_plain({leaf({4, 3}), index}, [](const Tensors& in) -> Tensors {
-    using at::indexing::Slice;
-    using at::indexing::None;
-    at::Tensor x = in[0].clone();
-    x.index_put_({Slice(), in[1]}, in[0].index({Slice(), in[1]}) * 2);
-    return {x, in[0].index({Slice(), in[1]}), in[0].index({in[1], Slice(1)}),
-            in[0].index({None, in[1]}), in[0].index({"...", 1})};
-  }, {1e-9, 4, false, false, true});
+  expect_as_plain({leaf({4, 3}), index},
+                  [](const Tensors& in) -> Tensors {
+                    using at::indexing::Slice;
+                    using at::indexing::None;
+                    at::Tensor x = in[0].clone();
+                    x.index_put_({Slice(), in[1]}, in[0].index({Slice(), in[1]}) * 2);
+                    return {x, in[0].index({Slice(), in[1]}), in[0].index({in[1], Slice(1)}),
+                            in[0].index({None, in[1]}), in[0].index({"...", 1})};
+                  },
+                  {1e-9, 4, false, false, true});
 }
 
 // --- in-place operators that write some elements
 
 TEST(Writes, ToChosenElementsLand) {
   const at::Tensor index = at::tensor(std::vector<std::int64_t>{3, 0}, at::kLong);
-  expect_as_plain({leaf({5, 3}), leaf({2, 3}, 2), index}, [](const Tensors& in) -> Tensors {
-    const auto fresh = [&] { return in[0].clone(); };
-    const at::Tensor rows = in[2].unsqueeze(1).expand({2, 3});
-    const at::Tensor mask = in[0].detach() > 0;
-    return {fresh().index_copy_(0, in[2], in[1]),
-            fresh().index_fill_(0, in[2], 7),
-            fresh().index_add_(0, in[2], in[1]),
-            fresh().scatter_(0, rows, in[1]),
-            fresh().scatter_(0, rows, 4.0),
-            fresh().scatter_reduce_(0, rows, in[1], "amax"),
-            fresh().masked_scatter_(mask, in[0] * 2),
-            fresh().fill_diagonal_(1),
-            fresh().put_(in[2], in[1].select(1, 0)),
-            fresh().tril_(),
-            fresh().clamp_(-1, 1),
-            fresh().addmm_(in[0], in[1].t().mm(in[1])),
-            fresh().zero_(),
-            fresh().copy_(in[0][1]),
-            fresh().renorm_(2, 0, 0.5)};
-  }, {1e-9, 4, false, false, true});
+  expect_as_plain({leaf({5, 3}), leaf({2, 3}, 2), index},
+                  [](const Tensors& in) -> Tensors {
+                    const auto fresh = [&] { return in[0].clone(); };
+                    const at::Tensor rows = in[2].unsqueeze(1).expand({2, 3});
+                    const at::Tensor mask = in[0].detach() > 0;
+                    return {fresh().index_copy_(0, in[2], in[1]),
+                            fresh().index_fill_(0, in[2], 7),
+                            fresh().index_add_(0, in[2], in[1]),
+                            fresh().scatter_(0, rows, in[1]),
+                            fresh().scatter_(0, rows, 4.0),
+                            fresh().scatter_reduce_(0, rows, in[1], "amax"),
+                            fresh().masked_scatter_(mask, in[0] * 2),
+                            fresh().fill_diagonal_(1),
+                            fresh().put_(in[2], in[1].select(1, 0)),
+                            fresh().tril_(),
+                            fresh().clamp_(-1, 1),
+                            fresh().addmm_(in[0], in[1].t().mm(in[1])),
+                            fresh().zero_(),
+                            fresh().copy_(in[0][1]),
+                            fresh().renorm_(2, 0, 0.5)};
+                  },
+                  {1e-9, 4, false, false, true});
 }
 
 // --- shapes that depend on the data
 
 TEST(DataDependentShapes, AreTheSameOnAllRanks) {
   const at::Tensor whole = at::tensor(std::vector<std::int64_t>{3, 1, 3, 0, 7, 1, 1}, at::kLong);
-  expect_as_plain({numbers({7}), whole}, [](const Tensors& in) -> Tensors {
-    const auto [values, inverse, counts] = at::_unique2(in[1], true, true, true);
-    return {values, inverse, counts, at::nonzero(in[0] > 0), in[0].masked_select(in[0] > 0),
-            at::bincount(in[1]), at::histc(in[0], 5, -2, 2),
-            at::searchsorted(std::get<0>(in[0].sort()), in[0]), at::argwhere(in[1] == 1),
-            at::repeat_interleave(in[0], in[1]), std::get<0>(at::unique_consecutive(in[1])),
-            at::isin(in[1], values), at::combinations(in[0])};
-  }, {1e-9, 4, false, false, false});
+  expect_as_plain({numbers({7}), whole},
+                  [](const Tensors& in) -> Tensors {
+                    const auto [values, inverse, counts] = at::_unique2(in[1], true, true, true);
+                    return {values,
+                            inverse,
+                            counts,
+                            at::nonzero(in[0] > 0),
+                            in[0].masked_select(in[0] > 0),
+                            at::bincount(in[1]),
+                            at::histc(in[0], 5, -2, 2),
+                            at::searchsorted(std::get<0>(in[0].sort()), in[0]),
+                            at::argwhere(in[1] == 1),
+                            at::repeat_interleave(in[0], in[1]),
+                            std::get<0>(at::unique_consecutive(in[1])),
+                            at::isin(in[1], values),
+                            at::combinations(in[0])};
+                  },
+                  {1e-9, 4, false, false, false});
 }
 
 // --- errors of libtorch

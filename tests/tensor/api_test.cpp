@@ -66,9 +66,12 @@ TEST(DistributeTensor, OnlyTheDataOfTheSourceCounts) {
   run_impatient(3, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
     const at::Tensor mine = at::full({5}, world.rank(), at::kDouble);
-    for (const Placement& placement : {Placement(Shard(0)), Placement(Replicate()), Placement(Partial())}) {
+    for (const Placement& placement :
+         {Placement(Shard(0)), Placement(Replicate()), Placement(Partial())}) {
       EXPECT_EQ(full_tensor(distribute_tensor(mine, mesh, {placement})).sum().item<double>(), 0);
-      EXPECT_EQ(full_tensor(distribute_tensor(mine, mesh, {placement}, {2, {}})).sum().item<double>(), 10);
+      EXPECT_EQ(
+          full_tensor(distribute_tensor(mine, mesh, {placement}, {2, {}})).sum().item<double>(),
+          10);
     }
     const at::Tensor own = distribute_tensor(mine, mesh, {Shard(0)}, {std::nullopt, {}});
     EXPECT_EQ(difference(full_tensor(own), at::tensor({0., 0., 1., 1., 2.}, at::kDouble)), "");
@@ -78,7 +81,8 @@ TEST(DistributeTensor, OnlyTheDataOfTheSourceCounts) {
 TEST(DistributeTensor, DoesNotShareMemoryWithTheData) {
   run_impatient(2, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
-    for (const std::optional<std::int64_t> source : {std::optional<std::int64_t>(-1), {std::nullopt}}) {
+    for (const std::optional<std::int64_t> source :
+         {std::optional<std::int64_t>(-1), {std::nullopt}}) {
       for (const Placement& placement : {Placement(Shard(0)), Placement(Replicate())}) {
         const at::Tensor plain = at::zeros({4});
         const at::Tensor x = distribute_tensor(plain, mesh, {placement}, {source, {}});
@@ -100,8 +104,8 @@ TEST(DistributeTensor, ALeafStaysALeaf) {
                          "from its history"));
     EXPECT_TRUE(contains(error_of([&] { distribute_tensor(x, mesh, {Shard(0)}); }),
                          "needs a plain strided tensor"));
-    EXPECT_TRUE(contains(error_of([&] { distribute_tensor(numbers({4}), mesh, {Shard(3)}); }),
-                         "dim 3"));
+    EXPECT_TRUE(
+        contains(error_of([&] { distribute_tensor(numbers({4}), mesh, {Shard(3)}); }), "dim 3"));
     EXPECT_TRUE(contains(
         error_of([&] { distribute_tensor(numbers({4}), DeviceMesh({{"a", 2}}), {Shard(0)}); }),
         "tegula:"));
@@ -155,13 +159,13 @@ TEST(FromLocal, SharesMemoryWithTheLocal) {
 }
 
 TEST(FromLocal, DifferentDtypesAreNamedOnAllRanks) {
-  expect_in_all(errors_of(3,
-                          [](World& world) {
-                            const at::ScalarType type = world.rank() == 1 ? at::kHalf : at::kFloat;
-                            from_local(at::ones({2, 3}, type), usual_mesh(world), {Shard(0)});
-                          }),
-                {"different dims or element types", "rank 1", "Half[2, 3]", "ranks 0, 2",
-                 "Float[2, 3]"});
+  expect_in_all(
+      errors_of(3,
+                [](World& world) {
+                  const at::ScalarType type = world.rank() == 1 ? at::kHalf : at::kFloat;
+                  from_local(at::ones({2, 3}, type), usual_mesh(world), {Shard(0)});
+                }),
+      {"different dims or element types", "rank 1", "Half[2, 3]", "ranks 0, 2", "Float[2, 3]"});
 }
 
 TEST(FromLocal, DifferentDimsAreNamedOnAllRanks) {
@@ -310,10 +314,12 @@ TEST(ToLocal, GradientsThatArePartsAreSummed) {
 }
 
 TEST(FullTensor, IsDifferentiable) {
-  expect_as_plain({leaf({5, 3})}, [](const Tensors& in) -> Tensors {
-    const at::Tensor x = in[0] * 2;
-    return {is_dtensor(x) ? full_tensor(x).sin() : x.sin()};
-  }, {1e-9, 6, true, true, true});
+  expect_as_plain({leaf({5, 3})},
+                  [](const Tensors& in) -> Tensors {
+                    const at::Tensor x = in[0] * 2;
+                    return {is_dtensor(x) ? full_tensor(x).sin() : x.sin()};
+                  },
+                  {1e-9, 6, true, true, true});
 }
 
 TEST(FullTensor, OfAReplicaMayBeChangedOnlyKnowingly) {
@@ -339,11 +345,11 @@ TEST(Redistribute, ReachesOtherMeshesWithGradients) {
                                    {{{"a", 4}}, {}, {Shard(1)}},
                                    {{{"a", 2}, {"b", 2}}, {}, {Shard(0), Shard(0)}}};
   const std::vector<Route> to = {
-      {{{"x", 2}}, {1, 0}, {Shard(0)}},                         // the same ranks, turned round
-      {{{"x", 2}}, {0, 1}, {Replicate()}},                      // other name
-      {{{"x", 2}}, {2, 3}, {Shard(1)}},                         // disjoint
-      {{{"x", 3}}, {1, 2, 3}, {Shard(0)}},                      // overlapping
-      {{{"x", 1}}, {3}, {Replicate()}},                         // one rank
+      {{{"x", 2}}, {1, 0}, {Shard(0)}},     // the same ranks, turned round
+      {{{"x", 2}}, {0, 1}, {Replicate()}},  // other name
+      {{{"x", 2}}, {2, 3}, {Shard(1)}},     // disjoint
+      {{{"x", 3}}, {1, 2, 3}, {Shard(0)}},  // overlapping
+      {{{"x", 1}}, {3}, {Replicate()}},     // one rank
       {{{"x", 2}, {"y", 2}}, {3, 1, 2, 0}, {Replicate(), Shard(1)}},
       {{{"x", 4}}, {}, {Partial()}},
   };
@@ -378,8 +384,7 @@ TEST(Redistribute, ChangesTheShardOrder) {
   const at::Tensor plain = numbers({7, 3});
   run_impatient(4, [&](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
-    const at::Tensor x =
-        distribute_tensor(plain, mesh, {Shard(0), Shard(0)}).requires_grad_();
+    const at::Tensor x = distribute_tensor(plain, mesh, {Shard(0), Shard(0)}).requires_grad_();
     RedistributeOptions options;
     options.order = {{0, {1, 0}}};
     const at::Tensor y = redistribute(x, {Shard(0), Shard(0)}, options);
@@ -401,8 +406,7 @@ TEST(Redistribute, AsyncGivesTheSame) {
       const Placements a = some_placements(random, mesh, plain, true);
       const Placements b = some_placements(random, mesh, plain, true);
       SCOPED_TRACE(to_string(a) + " to " + to_string(b));
-      const at::Tensor x =
-          distribute_tensor(plain, mesh, a, {std::nullopt, {}}).requires_grad_();
+      const at::Tensor x = distribute_tensor(plain, mesh, a, {std::nullopt, {}}).requires_grad_();
       const at::Tensor y = redistribute(x, b, Async);
       const at::Tensor z = redistribute(x, a, Async);
       EXPECT_EQ(difference(full_tensor((y + z).detach()), plain * 2), "");
@@ -504,7 +508,8 @@ TEST(Factories, RandomOnesAreTheSameOnAllMeshes) {
     manual_seed(world, 11);
     const at::Tensor like = at::zeros({7, 5});
     const auto at = [&] { return some_placements(random, mesh, like, true); };
-    return {full_tensor(rand({7, 5}, mesh, at())), full_tensor(randn({7, 5}, mesh, at())),
+    return {full_tensor(rand({7, 5}, mesh, at())),
+            full_tensor(randn({7, 5}, mesh, at())),
             full_tensor(randint(-3, 12, {7, 5}, mesh, at())),
             full_tensor(rand({7, 5}, mesh, at(), at::kDouble)),
             full_tensor(randn({7, 5}, mesh, at(), at::kBFloat16)),
@@ -572,9 +577,9 @@ TEST(LocalMap, BringsItsInputsWhereTheyAreWanted) {
     LocalMapOptions options;
     options.in_placements = {{Shard(0)}, {Replicate()}};
     options.in_grad_placements = {{Shard(0)}, {Partial()}};
-    const Tensors results = local_map(
-        [](const Tensors& locals) -> Tensors { return {locals[0].mm(locals[1])}; }, {x, w},
-        {{Shard(0)}}, options);
+    const Tensors results =
+        local_map([](const Tensors& locals) -> Tensors { return {locals[0].mm(locals[1])}; },
+                  {x, w}, {{Shard(0)}}, options);
     EXPECT_EQ(difference(full_tensor(results[0].detach()), plain.mm(numbers({3, 4}, 2))), "");
     results[0].sin().sum().backward();
     const at::Tensor a = leaf({5, 3});
@@ -731,8 +736,8 @@ TEST(Outside, LocalMapRunsOnNothing) {
   run_impatient(3, [](World& world) {
     const DeviceMesh mesh = world.mesh({{"a", 2}}, {0, 1});
     const at::Tensor x = ones({4}, mesh, {Shard(0)});
-    const Tensors y = local_map(
-        [](const Tensors& locals) -> Tensors { return {locals[0] * 2}; }, {x}, {{Shard(0)}});
+    const Tensors y = local_map([](const Tensors& locals) -> Tensors { return {locals[0] * 2}; },
+                                {x}, {{Shard(0)}});
     EXPECT_TRUE(is_dtensor(y[0]));
   });
 }
@@ -746,8 +751,8 @@ TEST(SubMesh, ItsTensorsMeetThoseOfTheMesh) {
     const DeviceMesh mesh = usual_mesh(world);
     const at::Tensor x = distribute_tensor(plain, mesh, {Shard(0), Shard(1)});
     for (const char* axis : {"a", "b"}) {
-      for (const Placement& placement :
-           {Placement(Shard(0)), Placement(Shard(1)), Placement(Replicate()), Placement(Partial())}) {
+      for (const Placement& placement : {Placement(Shard(0)), Placement(Shard(1)),
+                                         Placement(Replicate()), Placement(Partial())}) {
         const at::Tensor w =
             distribute_tensor(other, mesh[axis], {placement}, {std::nullopt, {}}).requires_grad_();
         const at::Tensor y = at::mm(x, w);
@@ -815,8 +820,8 @@ TEST(Paranoia, AReplicaThatDiffersIsNamed) {
                                            usual_mesh(world), {Replicate()});
                             x + 1;
                           }),
-                {"different values", "aten::add", "f32[2] on (a=3) as [R]", "[1] differ from rank 0",
-                 "axis    a"});
+                {"different values", "aten::add", "f32[2] on (a=3) as [R]",
+                 "[1] differ from rank 0", "axis    a"});
 }
 
 TEST(Paranoia, APlainTensorThatDiffersIsNamed) {
@@ -833,8 +838,8 @@ TEST(Paranoia, APlainTensorThatDiffersIsNamed) {
 TEST(Paranoia, AReplicaAlongOneAxisThatDiffersIsNamed) {
   const Checked checked("1");
   const std::vector<std::string> texts = errors_of(4, [](World& world) {
-    const at::Tensor x = from_local(at::full({2}, world.rank() == 3 ? 5.0 : 1.0),
-                                    usual_mesh(world), {Shard(0), Replicate()});
+    const at::Tensor x = from_local(at::full({2}, world.rank() == 3 ? 5.0 : 1.0), usual_mesh(world),
+                                    {Shard(0), Replicate()});
     x + 1;
   });
   for (const std::size_t rank : {2, 3}) {
