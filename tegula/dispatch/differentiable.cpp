@@ -58,6 +58,15 @@ struct Origin {
   at::Tensor tile;
 };
 
+// A write to one of two tensors that share a tile is a write to the other, and autograd should
+// know.
+at::Tensor sharing_version(at::Tensor alias, const at::Tensor& of) {
+  if (!alias.is_inference() && !of.is_inference()) {
+    alias.unsafeGetTensorImpl()->set_version_counter(of.unsafeGetTensorImpl()->version_counter());
+  }
+  return alias;
+}
+
 PayloadPtr moved_payload(const Payload& payload, const DTensorSpec& to, When when,
                          const std::optional<at::ScalarType>& wire) {
   const BelowAutograd below;
@@ -93,35 +102,37 @@ at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, When whe
   claim_operators();
   watch_leaf(tensor);
   const PayloadPtr payload = payload_of(tensor);
-  return Moved::apply(tensor, Move([payload, to, when, wire](const at::Tensor&) {
-                        // the same placements, and nothing to do: a tensor that shares the tile
-                        return outer_tensor(!payload->link() && payload->spec() == to
-                                                ? payload
-                                                : moved_payload(*payload, to, when, wire));
-                      }),
-                      Move([payload, to, wire](const at::Tensor& grad) {
-                        const at::Tensor placed = as_dtensor(grad, to.mesh(), payload->world());
-                        return move_to(placed,
-                                       gradient_spec(payload->spec()).with_meta(meta_of(placed)),
-                                       When::Now, wire);
-                      }));
+  // the same placements, and nothing to do: a tensor that shares the tile
+  const bool shares = !payload->link() && payload->spec() == to;
+  at::Tensor result = Moved::apply(
+      tensor, Move([payload, to, when, wire, shares](const at::Tensor&) {
+        return outer_tensor(shares ? payload : moved_payload(*payload, to, when, wire));
+      }),
+      Move([payload, to, wire](const at::Tensor& grad) {
+        const at::Tensor placed = as_dtensor(grad, to.mesh(), payload->world());
+        return move_to(placed, gradient_spec(payload->spec()).with_meta(meta_of(placed)), When::Now,
+                       wire);
+      }));
+  return shares ? sharing_version(std::move(result), tensor) : result;
 }
 
 at::Tensor wrap_tile(const at::Tensor& tile, const DTensorSpec& spec, const DTensorSpec& grad_spec,
                      const World& world) {
   claim_operators();
-  return Moved::apply(tile, Move([spec, world](const at::Tensor& local) {
-                        const BelowAutograd below;
-                        const auto at = spec.mesh().coordinate_of(world.rank());
-                        return at ? outer_tensor(in_tile_layout(local.detach(), spec, *at), spec,
-                                                 world)
-                                  : outer_tensor(no_tile(spec), spec, world);
-                      }),
-                      Move([grad_spec, world](const at::Tensor& grad) {
-                        const at::Tensor placed = as_dtensor(grad, grad_spec.mesh(), world);
-                        const DTensorSpec to = grad_spec.with_meta(meta_of(placed));
-                        return unwrap_tile(move_to(placed, to, When::Now, std::nullopt), to);
-                      }));
+  at::Tensor result = Moved::apply(
+      tile, Move([spec, world](const at::Tensor& local) {
+        const BelowAutograd below;
+        const auto at = spec.mesh().coordinate_of(world.rank());
+        return at ? outer_tensor(in_tile_layout(local.detach(), spec, *at), spec, world)
+                  : outer_tensor(no_tile(spec), spec, world);
+      }),
+      Move([grad_spec, world](const at::Tensor& grad) {
+        const at::Tensor placed = as_dtensor(grad, grad_spec.mesh(), world);
+        const DTensorSpec to = grad_spec.with_meta(meta_of(placed));
+        return unwrap_tile(move_to(placed, to, When::Now, std::nullopt), to);
+      }));
+  return payload_of(result)->tile().is_alias_of(tile) ? sharing_version(std::move(result), tile)
+                                                      : result;
 }
 
 at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec) {
@@ -137,12 +148,7 @@ at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec) {
             TensorMeta(grad_spec.shape(), grad_spec.meta().stride(), dtype_of(grad.scalar_type())));
         return wrap_tile(grad, spec, spec, payload->world());
       }));
-  if (!tensor.is_inference() && !tile.is_inference() && !payload->link()) {
-    // a write to the tile is a write to the tensor, and autograd should know
-    tile.unsafeGetTensorImpl()->set_version_counter(
-        tensor.unsafeGetTensorImpl()->version_counter());
-  }
-  return tile;
+  return payload->link() ? tile : sharing_version(std::move(tile), tensor);
 }
 
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload) {

@@ -247,7 +247,7 @@ std::optional<DTensorSpec> sliced(const DTensorSpec& spec, const DimSlice& slice
 }
 
 std::optional<DTensorSpec> regrouped(const DTensorSpec& spec, const TensorMeta& meta) {
-  if (!spec.is_sharded()) return spec.with_meta(meta);
+  if (!spec.is_sharded() || meta.shape() == spec.shape()) return spec.with_meta(meta);
   if (meta.numel() == 0 || meta.numel() != spec.meta().numel()) return std::nullopt;
   Draft draft(spec);
   for (const DimGroup& group : group_dims(spec.shape(), meta.shape())) {

@@ -432,18 +432,27 @@ TEST(Saving, TheWholeOfADTensorSurvivesTheRoundTrip) {
   });
 }
 
-TEST(Saving, ADistributedModuleRefusesToLoadPlainValues) {
-  run_impatient(2, [](World& world) {
+TEST(Saving, ADistributedModuleLoadsPlainValuesUnderTheGuardOnly) {
+  torch::nn::Linear plain(5, 4);
+  std::stringstream saved;
+  torch::save(plain, saved);
+  run_impatient(3, [&](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
-    torch::nn::Linear plain(5, 4);
-    std::stringstream stream;
-    torch::save(plain, stream);
     torch::nn::Linear model(5, 4);
     distribute_by_turns(*model, mesh);
+    const std::string placements = to_string(placements_of(model->weight));
     const at::Tensor before = full_tensor(model->weight.detach());
+    std::stringstream stream(saved.str());
     const std::string text = error_of([&] { torch::load(model, stream); });
-    EXPECT_TRUE(contains(text, "use copy_")) << text;
+    EXPECT_TRUE(contains(text, "tegula::ImplicitReplication")) << text;
     EXPECT_TRUE(at::equal(full_tensor(model->weight.detach()), before));
+    stream.seekg(0);
+    const ImplicitReplication guard;
+    torch::load(model, stream);
+    EXPECT_EQ(to_string(placements_of(model->weight)), placements);
+    EXPECT_TRUE(at::equal(full_tensor(model->weight.detach()), plain->weight.detach()));
+    EXPECT_TRUE(at::equal(full_tensor(model->bias.detach()), plain->bias.detach()));
+    EXPECT_TRUE(model->weight.requires_grad());
   });
 }
 
