@@ -1,0 +1,270 @@
+#include "tests/tensor/random_steps.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <map>
+
+#include "tegula/tensor/dtensor.h"
+
+namespace tegula {
+namespace {
+
+constexpr double kApart = 1e-6;
+
+// How large the pieces are that the axes cut so far leave, in the order of their coordinates.
+Shape pieces_after(const Shape& pieces, std::int64_t ranks, const Cut& cut) {
+  Shape result;
+  for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+    const auto* sizes = cut.sizes_of(static_cast<std::int64_t>(piece));
+    const std::int64_t chunk = (pieces[piece] + ranks - 1) / ranks;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const std::int64_t left = std::max<std::int64_t>(0, pieces[piece] - rank * chunk);
+      result.push_back(sizes ? (*sizes)[static_cast<std::size_t>(rank)] : std::min(chunk, left));
+    }
+  }
+  return result;
+}
+
+Cut random_cut(Random& random, const Shape& pieces, std::int64_t ranks) {
+  if (!random.one_in(3)) return Cut();
+  std::vector<Shape> rows;
+  for (std::int64_t piece : pieces) rows.push_back(random_sizes(random, piece, ranks));
+  return rows.size() == 1 ? Cut::ragged(rows.front()) : Cut::ragged_per_piece(rows);
+}
+
+}  // namespace
+
+std::string text_of(at::IntArrayRef numbers) {
+  std::string text;
+  for (std::int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "[" + text + "]";
+}
+
+std::string call_text(const std::string& name, const std::vector<std::size_t>& operands,
+                      const std::string& attributes) {
+  std::string text;
+  for (std::size_t operand : operands)
+    text += (text.empty() ? "v" : ", v") + std::to_string(operand);
+  if (!attributes.empty()) text += ", " + attributes;
+  return name + "(" + text + ")";
+}
+
+Step one_result(const std::string& name, const std::vector<std::size_t>& operands,
+                const std::string& attributes, Saves saves, const OneResult& run) {
+  return {call_text(name, operands, attributes), operands,
+          [run](const Tensors& tensors) { return Tensors{run(tensors)}; }, saves};
+}
+
+std::optional<std::size_t> Pool::pick(const std::function<bool(const Value&)>& fits) {
+  std::vector<std::size_t> fitting;
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    if (fits(values[index])) fitting.push_back(index);
+  }
+  if (fitting.empty()) return std::nullopt;
+  const auto last = static_cast<std::int64_t>(fitting.size()) - 1;
+  const std::int64_t place = std::max(random.between(0, last), random.between(0, last));
+  return fitting[static_cast<std::size_t>(place)];
+}
+
+std::optional<std::size_t> Pool::pick_float(std::int64_t dims) {
+  return pick([&](const Value& value) {
+    return value.plain.is_floating_point() && value.plain.dim() >= dims && value.plain.numel() > 0;
+  });
+}
+
+std::optional<std::size_t> Pool::pick_float_or_none(std::int64_t dims) {
+  return pick([&](const Value& value) {
+    return value.plain.is_floating_point() && value.plain.dim() >= dims;
+  });
+}
+
+std::optional<std::size_t> Pool::pick_shaped(const std::function<bool(at::IntArrayRef)>& fits) {
+  return pick([&](const Value& value) {
+    return value.plain.is_floating_point() && value.plain.numel() > 0 && fits(value.plain.sizes());
+  });
+}
+
+std::size_t Pool::add(const at::Tensor& plain, const at::Tensor& distributed) {
+  std::size_t family = is_writable.size();
+  for (const Value& value : values) {
+    if (value.plain.is_alias_of(plain)) family = value.family;
+  }
+  if (family == is_writable.size()) is_writable.push_back(true);
+  values.push_back({plain, distributed, family});
+  return values.size() - 1;
+}
+
+at::Tensor Pool::random_numbers(const Shape& shape) {
+  return at::randn(
+      shape,
+      at::detail::createCPUGenerator(static_cast<std::uint64_t>(random.between(0, 1'000'000'000))),
+      at::TensorOptions(at::kDouble));
+}
+
+namespace {
+
+// The tile that this rank holds, cut out of a plain tensor and given back as its own.
+at::Tensor by_from_local(const at::Tensor& plain, const DeviceMesh& mesh,
+                         const RandomPlace& place) {
+  const at::Tensor tile =
+      to_local(distribute_tensor(plain, mesh, place.placements, {std::nullopt, place.order}));
+  FromLocalOptions options;
+  options.order = place.order;
+  return from_local(tile.clone(), mesh, place.placements, options);
+}
+
+}  // namespace
+
+std::size_t Pool::add_leaf(const Shape& shape) {
+  const at::Tensor plain = random_numbers(shape);
+  // a tensor on a part of the mesh counts as replicated over the rest
+  const bool on_part = mesh.ndim() > 1 && random.one_in(6);
+  const DeviceMesh of_leaf = on_part ? mesh[mesh.axes().back().name] : mesh;
+  const RandomPlace place = random_place(random, of_leaf, shape, Owed::Allowed);
+  const bool from_tiles = random.one_in(3);
+  const at::Tensor distributed = from_tiles
+                                     ? by_from_local(plain, of_leaf, place)
+                                     : distribute_tensor(plain.clone(), of_leaf, place.placements,
+                                                         {std::nullopt, place.order});
+  const bool requires_grad = !random.one_in(4);
+  if (requires_grad) {
+    plain.requires_grad_();
+    distributed.requires_grad_();
+  }
+  const std::size_t index = add(plain, distributed);
+  if (requires_grad) leaves.push_back(index);
+  is_writable[values[index].family] = false;
+  lines.push_back("v" + std::to_string(index) + " = leaf" + (from_tiles ? ", from tiles" : "") +
+                  (requires_grad ? ", requires grad" : "") + "\n      " +
+                  to_string(spec_of(distributed)));
+  return index;
+}
+
+std::size_t Pool::add_constant(const at::Tensor& plain) {
+  const RandomPlace place = random_place(random, mesh, plain.sizes(),
+                                         plain.is_floating_point() ? Owed::Allowed : Owed::Never);
+  const at::Tensor distributed =
+      distribute_tensor(plain.clone(), mesh, place.placements, {std::nullopt, place.order});
+  const std::size_t index = add(plain, distributed);
+  is_writable[values[index].family] = false;
+  std::string text = "v" + std::to_string(index) + " = constant";
+  if (!plain.is_floating_point()) {
+    const at::Tensor numbers = plain.to(at::kLong).contiguous();
+    text += " " +
+            text_of({numbers.data_ptr<std::int64_t>(), static_cast<std::size_t>(numbers.numel())});
+  }
+  lines.push_back(text + "\n      " + to_string(spec_of(distributed)));
+  return index;
+}
+
+RandomPlace random_place(Random& random, const DeviceMesh& mesh, at::IntArrayRef shape, Owed owed) {
+  const auto dims = static_cast<std::int64_t>(shape.size());
+  RandomPlace place;
+  place.placements.assign(mesh.ndim(), Replicate());
+  std::vector<std::size_t> axes;
+  for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) axes.push_back(axis);
+  random.shuffle(axes);
+  std::map<std::int64_t, ShardOrderEntry> order;
+  std::map<std::int64_t, Shape> pieces;
+  for (std::size_t axis : axes) {
+    const std::int64_t kind = random.between(0, 9);
+    if (kind < 2 || (kind >= 4 && dims == 0)) continue;
+    if (kind < 4) {
+      if (owed == Owed::Allowed) place.placements[axis] = Partial();
+      continue;
+    }
+    const std::int64_t dim = random.between(0, dims - 1);
+    const std::int64_t ranks = mesh.axes()[axis].size;
+    Shape& left =
+        pieces.try_emplace(dim, Shape{shape[static_cast<std::size_t>(dim)]}).first->second;
+    const Cut cut = random_cut(random, left, ranks);
+    place.placements[axis] = Shard(dim, cut);
+    order[dim].dim = dim;
+    order[dim].axes.push_back(axis);
+    left = pieces_after(left, ranks, cut);
+  }
+  for (const auto& [dim, entry] : order) place.order.push_back(entry);
+  return place;
+}
+
+bool is_apart(const at::Tensor& values, double kink) {
+  if (values.numel() == 0) return true;
+  return (values.detach() - kink).abs().min().item<double>() > kApart;
+}
+
+bool is_apart(const at::Tensor& a, const at::Tensor& b) {
+  return is_apart(a.detach() - b.detach(), 0);
+}
+
+bool is_distinct(const at::Tensor& values) {
+  if (values.numel() < 2) return true;
+  const at::Tensor sorted = std::get<0>(values.detach().flatten().sort());
+  return sorted.diff().min().item<double>() > kApart;
+}
+
+at::Tensor random_places(Random& random, const Shape& shape, std::int64_t below) {
+  at::Tensor places = at::empty(shape, at::kLong);
+  for (std::int64_t i = 0; i < places.numel(); ++i) {
+    places.data_ptr<std::int64_t>()[i] = random.between(0, below - 1);
+  }
+  return places;
+}
+
+RandomView random_view(Random& random, at::IntArrayRef shape) {
+  const auto dims = static_cast<std::int64_t>(shape.size());
+  const std::int64_t dim = random.between(0, dims - 1);
+  const std::int64_t other = random.between(0, dims - 1);
+  const std::int64_t size = shape[static_cast<std::size_t>(dim)];
+  const std::int64_t start = random.between(0, size - 1);
+  const std::int64_t length = random.between(1, size - start);
+  const std::int64_t step = random.between(1, 3);
+  const auto text = [](const std::string& name, at::IntArrayRef numbers) {
+    return "." + name + text_of(numbers);
+  };
+  switch (random.between(0, 7)) {
+    case 0:
+      return {text("select", {dim, start}),
+              [=](const at::Tensor& x) { return x.select(dim, start); }};
+    case 1:
+      return {text("transpose", {dim, other}),
+              [=](const at::Tensor& x) { return x.transpose(dim, other); }};
+    case 2:
+      return {text("slice", {dim, start, start + length, step}),
+              [=](const at::Tensor& x) { return x.slice(dim, start, start + length, step); }};
+    case 3:
+      return {text("unsqueeze", {dim}), [=](const at::Tensor& x) { return x.unsqueeze(dim); }};
+    case 4:
+      return {".squeeze()", [=](const at::Tensor& x) { return x.squeeze(); }};
+    case 5: {
+      // the strides may not allow a view; a slice does as well
+      if (dim + 1 < dims && random.one_in(2)) {
+        return {text("flatten or narrow", {dim, dim + 1, start, length}), [=](const at::Tensor& x) {
+                  return x.is_contiguous() ? x.flatten(dim, dim + 1) : x.narrow(dim, start, length);
+                }};
+      }
+      const std::int64_t inner = size % 2 == 0 ? 2 : (size % 3 == 0 ? 3 : 1);
+      return {text("unflatten", {dim, size / inner, inner}),
+              [=](const at::Tensor& x) { return x.unflatten(dim, {size / inner, inner}); }};
+    }
+    case 6: {
+      if (dim == other) break;
+      return {text("diagonal", {0, dim, other}),
+              [=](const at::Tensor& x) { return x.diagonal(0, dim, other); }};
+    }
+    default:
+      break;
+  }
+  return {text("narrow", {dim, start, length}),
+          [=](const at::Tensor& x) { return x.narrow(dim, start, length); }};
+}
+
+std::optional<Step> random_step(Pool& pool) {
+  // as often as they appear
+  static const std::vector<const std::vector<StepKind>& (*)()> families = {
+      pointwise_steps, pointwise_steps, product_steps, view_steps,    view_steps,   reduction_steps,
+      reduction_steps, indexing_steps,  writing_steps, writing_steps, placing_steps};
+  const auto family = pool.random.pick(families);
+  return pool.random.pick(family())(pool);
+}
+
+}  // namespace tegula
