@@ -33,8 +33,9 @@ DTensorSpec gradient_spec_for(const DTensorSpec& spec,
 }
 
 void check_can_be_distributed(const at::Tensor& tensor) {
-  if (!tensor.defined() || payload_of(tensor) || tensor.layout() != at::kStrided) {
-    throw UsageError("distribute_tensor needs a plain strided tensor")
+  if (!tensor.defined() || payload_of(tensor) || tensor.layout() != at::kStrided ||
+      !tensor.is_cpu()) {
+    throw UsageError("distribute_tensor needs a plain strided tensor on the CPU")
         .fact("tensor", described(tensor))
         .hint("redistribute changes the placements of a DTensor");
   }

@@ -210,8 +210,8 @@ DTensorSpec unchecked_spec(const at::Tensor& local, const DeviceMesh& mesh,
 at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
                       const FromLocalOptions& options) {
   const World world = World::of(mesh);
-  if (is_dtensor(local) || !local.defined() || local.layout() != at::kStrided) {
-    throw UsageError("from_local needs a plain strided tensor")
+  if (is_dtensor(local) || !local.defined() || local.layout() != at::kStrided || !local.is_cpu()) {
+    throw UsageError("from_local needs a plain strided tensor on the CPU")
         .fact("tensor", described(local))
         .hint("give the tile that this rank holds");
   }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tegula/base/error.h"
+#include "tegula/tensor/factories.h"
 
 namespace tegula {
 namespace {
@@ -32,7 +33,11 @@ class Converter {
 
  private:
   void become(at::Tensor& tensor, const Placements& placements) const {
-    tensor.set_data(distribute_tensor(tensor.detach(), mesh_, placements, options_));
+    // a shape without data becomes tiles without values, for the caller to fill
+    tensor.set_data(tensor.is_meta()
+                        ? empty(tensor.sizes().vec(), mesh_, placements,
+                                at::TensorOptions(tensor.scalar_type()))
+                        : distribute_tensor(tensor.detach(), mesh_, placements, options_));
   }
 
   const DeviceMesh& mesh_;

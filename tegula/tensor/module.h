@@ -23,8 +23,8 @@ using PlacementsByName =
 // Turns every parameter, buffer and existing gradient of the module into a DTensor, in place: all
 // handles to them (the module's members, an optimizer) see it, parameters stay leaves. A parameter
 // that stands in several places is converted once, under its first name. What is a DTensor already
-// stays. `place` empty: everything is replicated. The data of `source` counts, as for
-// distribute_tensor.
+// stays; one on the meta device gets tiles without values. `place` empty: everything is replicated.
+// The data of `source` counts, as for distribute_tensor.
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const PlacementsByName& place = {}, const DistributeOptions& options = {});
 
