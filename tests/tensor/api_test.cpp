@@ -127,6 +127,16 @@ TEST(DistributeTensor, EveryDtypeTravels) {
   });
 }
 
+TEST(DistributeTensor, AShapeWithoutDataIsRefused) {
+  run_impatient(2, [](World& world) {
+    const at::Tensor meta = at::empty({4, 5}, at::TensorOptions(at::kMeta));
+    const DeviceMesh mesh = usual_mesh(world);
+    EXPECT_TRUE(
+        contains(error_of([&] { distribute_tensor(meta, mesh, {Shard(0)}); }), "on the CPU"));
+    EXPECT_TRUE(contains(error_of([&] { from_local(meta, mesh, {Shard(0)}); }), "on the CPU"));
+  });
+}
+
 // --- from_local
 
 TEST(FromLocal, TilesOfAnySizesMakeOneTensor) {
