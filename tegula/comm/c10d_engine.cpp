@@ -117,14 +117,14 @@ class C10dEngine final : public Engine {
   void message_later(const Call& call, const Piece& piece, int peer, OnEnd on_end) override {
     c10::intrusive_ptr<c10d::Work> work;
     run(call, [&] { work = start_message(call, piece, peer); });
-    waiter_.queue([this, call, work, on_end = std::move(on_end)] {
+    waiter_.queue([this, call, work, on_end = std::move(on_end)]() -> Worker::Announcement {
       std::exception_ptr error;
       try {
         run(call, [&] { work->wait(); });
       } catch (...) {
         error = std::current_exception();
       }
-      on_end(error);
+      return [on_end, error] { on_end(error); };
     });
   }
 

@@ -79,14 +79,14 @@ at::Tensor run_now(GroupState& group, Kind kind, Make make) {
 template <class Make>
 std::shared_ptr<comm::PendingState> run_later(GroupState& group, Kind kind, Make make) {
   auto pending = std::make_shared<comm::PendingState>();
-  group.engine->worker().queue(
-      [pending, move = ready(group, kind, make), engine = group.engine.get()] {
-        try {
-          pending->end(nullptr, move.run(*engine));
-        } catch (...) {
-          pending->end(std::current_exception(), {});
-        }
-      });
+  group.engine->worker().queue([pending, move = ready(group, kind, make),
+                                engine = group.engine.get()]() -> comm::Worker::Announcement {
+    try {
+      return [pending, result = move.run(*engine)] { pending->end(nullptr, result); };
+    } catch (...) {
+      return [pending, error = std::current_exception()] { pending->end(error, {}); };
+    }
+  });
   return pending;
 }
 

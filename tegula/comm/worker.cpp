@@ -25,7 +25,10 @@ void Worker::queue(Task task) {
 void Worker::run_in_turn(Task task) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (tasks_.empty() && !is_running_) return task();
+    if (tasks_.empty() && !is_running_) {
+      if (const Announcement announce = task()) announce();
+      return;
+    }
   }
   queue(std::move(task));
 }
@@ -52,11 +55,16 @@ void Worker::run() {
     tasks_.pop_front();
     is_running_ = true;
     lock.unlock();
-    task();
+    Announcement announce = task();
     task = nullptr;
     lock.lock();
     is_running_ = false;
     changed_.notify_all();
+    if (!announce) continue;
+    lock.unlock();
+    announce();
+    announce = nullptr;
+    lock.lock();
   }
 }
 

@@ -11,7 +11,10 @@ namespace tegula::comm {
 
 class Worker {
  public:
-  using Task = std::function<void()>;  // does not throw
+  // Says that a call has ended, to whoever waits for it. It runs when the worker no longer counts
+  // as running, so that one who was told and ends the group finds it idle. May be empty.
+  using Announcement = std::function<void()>;
+  using Task = std::function<Announcement()>;  // neither throws
 
   Worker() = default;
   // Runs what is queued, then ends.

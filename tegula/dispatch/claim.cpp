@@ -82,6 +82,12 @@ class Claims {
     // an operator without a gradient says so in backward, as with plain tensors
     library("_", DispatchKey::AutogradPrivateUse3)
         .fallback(torch::autograd::basicAutogradNotImplementedFallback());
+    for (DispatchKey key :
+         {DispatchKey::SparsePrivateUse3, DispatchKey::SparseCsrPrivateUse3,
+          DispatchKey::QuantizedPrivateUse3, DispatchKey::NestedTensorPrivateUse3}) {
+      library("_", key).fallback(
+          torch::CppFunction::makeFromBoxedFunction<&refuse_other_layouts>());
+    }
     // calls the listener for every operator that there is
     listening_ =
         c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>(*this));

@@ -3,6 +3,7 @@
 #include "tegula/dispatch/kernel.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/InferenceMode.h>
 
@@ -164,6 +165,17 @@ void make_plain_what_is_read(const Call& call, torch::jit::Stack* stack) {
   }
 }
 
+// out= has no gradient, in libtorch as here.
+void check_no_gradient_is_lost(const Call& call) {
+  for (const TensorPlace& place : call.tensors()) {
+    if (!at::GradMode::is_enabled() || !place.tensor.defined()) break;
+    if (!place.tensor.requires_grad()) continue;
+    throw UsageError("a function with out= cannot be differentiated")
+        .fact("op", call.text())
+        .hint("leave out= away, or put a NoGradGuard around the call");
+  }
+}
+
 void replace_top(torch::jit::Stack* stack, std::size_t arguments, Values results) {
   stack->erase(stack->end() - static_cast<std::ptrdiff_t>(arguments), stack->end());
   for (c10::IValue& result : results) stack->push_back(std::move(result));
@@ -182,13 +194,31 @@ void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
 
 void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                                  torch::jit::Stack* stack) {
+  bool is_done = false;
   with_host_errors([&] {
     const Call call(op, facts_, *stack);
     if (call.has_dtensors() && !takes_libtorchs_own(facts_.name)) call.check_plain_tensors();
     make_plain_what_is_read(call, stack);
+    if (!call.has_dtensors() || !facts_.has_out) return;
+    // libtorch's composition would resize the out tensor's storage
+    check_no_gradient_is_lost(call);
+    replace_top(stack, call.arguments().size(), run(call));
+    is_done = true;
   });
+  if (is_done) return;
   const ImplicitReplication own_tensors;
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+}
+
+void refuse_other_layouts(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  with_host_errors([&] {
+    const OpFacts facts(op);
+    const Call call(op, facts, *stack);
+    check_readable(call);
+    throw UsageError("the op has no distributed form")
+        .fact("op", call.text())
+        .hint("call it on full_tensor(x)");
+  });
 }
 
 }  // namespace tegula

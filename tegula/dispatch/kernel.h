@@ -32,6 +32,9 @@ class CompositeKernel final : public c10::OperatorKernel {
   OpFacts facts_;
 };
 
+// What an operator runs when a DTensor meets a sparse, quantized or nested tensor: UsageError.
+void refuse_other_layouts(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 // Makes every operator that libtorch knows, and every one that was registered since the last call,
 // meet the kernel. Any thread; cheap if there is nothing new. All functions that make DTensors call
 // it; call it yourself only if a library with operators is loaded while DTensors are in use.

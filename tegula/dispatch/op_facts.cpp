@@ -44,6 +44,7 @@ OpFacts::OpFacts(const c10::OperatorHandle& op) : name(toString(op.operator_name
                       is_written_silently(name, arguments[index].name()));
     writes = writes || written.back();
     if (arguments[index].name() == "generator") generator = index;
+    has_out = has_out || arguments[index].is_out();
   }
   for (const c10::Argument& result : schema.returns()) {
     std::optional<std::size_t> same;
@@ -61,6 +62,8 @@ OpFacts::OpFacts(const c10::OperatorHandle& op) : name(toString(op.operator_name
     }
     return_is.push_back(same);
   }
+  // no view by its schema, but libtorch writes through it
+  if (name == "aten::_unsafe_view") viewed = 0;
   is_random = generator || op.hasTag(at::Tag::nondeterministic_seeded);
 }
 

@@ -18,7 +18,8 @@ struct OpFacts {
   std::optional<std::size_t> viewed;                  // the argument that the results are views of
   std::optional<std::size_t> generator;               // the argument that is a random generator
   bool is_random = false;
-  bool writes = false;  // some argument
+  bool writes = false;   // some argument
+  bool has_out = false;  // an argument that is for the result
 };
 
 }  // namespace tegula

@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 
 #include <map>
-#include <set>
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/tiles.h"
@@ -23,13 +22,6 @@ class WholeOperands {
     const auto [entry, fresh] = wholes_.try_emplace(payload.get());
     if (fresh) entry->second = payload->whole();
     return entry->second;
-  }
-
-  // The tensors take back what was written to their wholes.
-  void write_back(const std::set<Payload*>& written) const {
-    for (const auto& [payload, whole] : wholes_) {
-      if (written.contains(payload)) payload->write(whole);
-    }
   }
 
  private:
@@ -73,18 +65,8 @@ at::Tensor distributed(const at::Tensor& result, const Call& call) {
   return replicated(result, call.mesh(), call.world());
 }
 
-void check_readable(const Call& call) {
-  for (const TensorPlace& place : call.tensors()) {
-    if (place.payload || !place.tensor.defined() || place.tensor.layout() == at::kStrided) continue;
-    throw UsageError("an op cannot mix DTensors with a tensor that has no distributed form")
-        .fact("op", call.text())
-        .fact("tensor", described(place.tensor))
-        .hint("call it on full_tensor(x)");
-  }
-}
-
 // What the op gives on tensors of the whole's shapes, for a rank that has no data: libtorch's own
-// shape function where there is one, else the op on zeros.
+// shape function where there is one, else the op on zeros or ones.
 std::vector<c10::IValue> imagined_results(const Call& call) {
   const auto on = [&](const std::function<at::Tensor(const at::Tensor&)>& stand_in) {
     std::vector<c10::IValue> arguments;
@@ -108,9 +90,16 @@ std::vector<c10::IValue> imagined_results(const Call& call) {
                                at::TensorOptions(tensor.scalar_type()).device(at::kMeta));
     });
   } catch (const c10::NotImplementedError&) {
-    return on([](const at::Tensor& tensor) {
-      return at::zeros(tensor.sizes(), at::TensorOptions(tensor.scalar_type()));
+  }
+  const auto filled_with = [&](double value) {
+    return on([value](const at::Tensor& tensor) {
+      return at::full(tensor.sizes(), value, at::TensorOptions(tensor.scalar_type()));
     });
+  };
+  try {
+    return filled_with(0);  // fine as indices
+  } catch (const c10::Error&) {
+    return filled_with(1);  // fine as probabilities
   }
 }
 
@@ -120,6 +109,16 @@ std::vector<c10::IValue> run_outside(const Call& call) {
 }
 
 }  // namespace
+
+void check_readable(const Call& call) {
+  for (const TensorPlace& place : call.tensors()) {
+    if (place.payload || !place.tensor.defined() || place.tensor.layout() == at::kStrided) continue;
+    throw UsageError("an op cannot mix DTensors with a tensor that has no distributed form")
+        .fact("op", call.text())
+        .fact("tensor", described(place.tensor))
+        .hint("call it on full_tensor(x)");
+  }
+}
 
 std::vector<c10::IValue> distributed_results(const Call& call,
                                              const std::vector<c10::IValue>& results) {
@@ -157,18 +156,19 @@ std::vector<c10::IValue> run_universal(
   }
   const std::vector<c10::IValue> results =
       around([&] { return call_plain(call.op(), std::move(arguments)); });
-  std::set<Payload*> changed;
-  for (const auto& [place, whole] : written) {
-    Payload* payload = place->payload.get();
-    if (!same_geometry(whole, payload->spec())) {
-      install_resized(place->tensor, *payload, whole);
-    } else {
-      changed.insert(payload->link() ? payload->link()->base.get() : payload);
+  // In the order of the arguments, the same on all ranks. Views without data come last: they read
+  // their base anew, with what was written to it through other arguments.
+  const BelowAutograd below;
+  for (const bool links : {false, true}) {
+    for (const auto& [place, whole] : written) {
+      const Payload& payload = *place->payload;
+      if ((payload.link() != nullptr) != links) continue;
+      if (same_geometry(whole, payload.spec())) {
+        payload.write(whole);
+      } else {
+        install_resized(place->tensor, payload, whole);
+      }
     }
-  }
-  {
-    const BelowAutograd below;
-    wholes.write_back(changed);
   }
   return distributed_results(call, results);
 }

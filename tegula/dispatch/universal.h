@@ -19,6 +19,9 @@ using PlainOp = std::function<std::vector<c10::IValue>()>;
 std::vector<c10::IValue> run_universal(
     const Call& call, const std::function<std::vector<c10::IValue>(const PlainOp&)>& around);
 
+// UsageError if a sparse, quantized or nested tensor is among the arguments.
+void check_readable(const Call& call);
+
 // Results of a plain op as replicated DTensors over the call's mesh; arguments that it wrote stand
 // for themselves. UsageError for sparse, quantized, nested ... results.
 std::vector<c10::IValue> distributed_results(const Call& call,

@@ -37,7 +37,9 @@ void check_can_be_distributed(const at::Tensor& tensor) {
       !tensor.is_cpu()) {
     throw UsageError("distribute_tensor needs a plain strided tensor on the CPU")
         .fact("tensor", described(tensor))
-        .hint("redistribute changes the placements of a DTensor");
+        .hint(
+            "redistribute changes the placements of a DTensor; sparse tensors have no distributed "
+            "form");
   }
   if (!tensor.is_leaf()) {
     throw UsageError("distribute_tensor would cut the tensor off from its history")

@@ -101,7 +101,8 @@ struct LocalMapOptions {
 };
 
 // Calls `function` with the locals of the DTensors among `inputs` (others pass as they are) and
-// makes the results, in order, DTensors placed as `out_placements` says.
+// makes the results, in order, DTensors placed as `out_placements` says. Not for ranks outside of
+// the mesh, which cannot know the results' shapes: UsageError there.
 std::vector<at::Tensor> local_map(const LocalFunction& function,
                                   const std::vector<at::Tensor>& inputs,
                                   const std::vector<Placements>& out_placements,

@@ -51,34 +51,43 @@ struct Table {
   std::vector<Row> rows;
 };
 
+// All ranks of the fiber, by place in the mesh. Under one name for all meshes of these ranks: ranks
+// that disagree about the mesh must still meet, to say so.
+Group mesh_group(const Table& table, const World& world) {
+  return world.group({table.ranks.begin(), table.ranks.end()},
+                     {"ranks of a mesh", "", std::nullopt});
+}
+
 Table exchanged(const at::Tensor& local, const DeviceMesh& mesh, const World& world,
                 const std::string& placements) {
   Table table{mesh.ranks(*mesh.fiber_of(world.rank())), {}};
   const at::Tensor mine = encoded(local, placements);
   at::Tensor all = mine;
-  if (table.ranks.size() > 1) {
-    const Group group = world.group({table.ranks.begin(), table.ranks.end()},
-                                    {"all of " + to_string(mesh), "", std::nullopt});
-    all = group.all_gather(mine, 0);
-  }
+  if (table.ranks.size() > 1) all = mesh_group(table, world).all_gather(mine, 0);
   for (std::int64_t index = 0; index < all.size(0); ++index) {
     table.rows.push_back(decoded(all, index));
   }
   return table;
 }
 
-[[noreturn]] void disagree(const std::string& sentence, const Table& table,
-                           const std::function<std::string(const Row&)>& say,
-                           const std::string& hint) {
-  std::map<std::string, std::vector<std::int64_t>> by_text;
-  for (std::size_t index = 0; index < table.rows.size(); ++index) {
-    by_text[say(table.rows[index])].push_back(table.ranks[index]);
-  }
-  UsageError error(sentence);
+using RanksByText = std::map<std::string, std::vector<std::int64_t>>;
+
+[[noreturn]] void throw_facts(UsageError error, const RanksByText& by_text,
+                              const std::string& hint) {
   for (const auto& [text, ranks] : by_text) {
     std::move(error).fact((ranks.size() == 1 ? "rank " : "ranks ") + join(ranks), text);
   }
   throw std::move(error).hint(hint);
+}
+
+[[noreturn]] void disagree(const std::string& sentence, const Table& table,
+                           const std::function<std::string(const Row&)>& say,
+                           const std::string& hint) {
+  RanksByText by_text;
+  for (std::size_t index = 0; index < table.rows.size(); ++index) {
+    by_text[say(table.rows[index])].push_back(table.ranks[index]);
+  }
+  throw_facts(UsageError(sentence), by_text, hint);
 }
 
 std::string shape_text(const Row& row) {
@@ -92,13 +101,32 @@ void check_alike(const Table& table) {
       disagree("from_local got tiles of different dims or element types", table, shape_text,
                "give every rank a tile of the same number of dims and dtype");
     }
-    if (row.placements != first.placements) {
-      disagree(
-          "from_local got different placements", table,
-          [](const Row& one) { return "placements " + std::to_string(one.placements); },
-          "call it with the same mesh, placements and order on all ranks");
-    }
   }
+}
+
+bool say_the_same(const Table& table) {
+  return std::all_of(table.rows.begin(), table.rows.end(), [&](const Row& row) {
+    return row.placements == table.rows.front().placements;
+  });
+}
+
+// What every rank asked for, when they are known to differ: another exchange, of the texts.
+[[noreturn]] void refuse_different_placements(const Table& table, const World& world,
+                                              std::string said) {
+  constexpr std::int64_t kMost = 512;
+  said.resize(kMost, ' ');
+  const at::Tensor mine =
+      at::from_blob(said.data(), {1, kMost}, at::TensorOptions(at::kChar)).clone();
+  const at::Tensor all = mesh_group(table, world).all_gather(mine, 0);
+  RanksByText by_text;
+  for (std::size_t index = 0; index < table.ranks.size(); ++index) {
+    std::string text(
+        reinterpret_cast<const char*>(all.const_data_ptr<std::int8_t>()) + index * kMost, kMost);
+    text.erase(text.find_last_not_of(' ') + 1);
+    by_text[text].push_back(table.ranks[index]);
+  }
+  throw_facts(UsageError("from_local got different placements"), by_text,
+              "call it with the same mesh, placements and order on all ranks");
 }
 
 // The place along the cutting axes, the first slowest.
@@ -235,6 +263,7 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
     if (!inside || !options.check) return unchecked_spec(local, mesh, placements, options);
     const Table table = exchanged(local, mesh, world, said);
     check_alike(table);
+    if (!say_the_same(table)) refuse_different_placements(table, world, said);
     DTensorSpec found = spec_from(table, mesh, placements, options, local.scalar_type());
     check_tiles(table, found);
     return found;

@@ -1,6 +1,7 @@
 // The idea: print what libtorch prints of the whole, with the spec in place of its last line. Of a
 // large tensor only the first and last rows of each dim are gathered.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <sstream>
 

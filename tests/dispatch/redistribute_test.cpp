@@ -49,10 +49,6 @@ at::Tensor step_by_step(const World& world, at::Tensor tile, const Case& one) {
   return tile;
 }
 
-// Ends a test of calls that return at once. A rank that leaves right after wait() can be taken for
-// one that leaves with calls pending, which breaks the calls of the others.
-void leave_together(const World& world) { world.group().barrier(); }
-
 // Runs all cases with one set of ranks and compares with the definition.
 void check(const std::vector<Case>& cases, const Redistribute& redistribute = at_once) {
   std::vector<std::vector<at::Tensor>> tiles;
@@ -65,7 +61,6 @@ void check(const std::vector<Case>& cases, const Redistribute& redistribute = at
       const std::size_t place = place_of(cases[i].from.mesh(), world.rank());
       results[i][place] = redistribute(world, tiles[i][place], cases[i]);
     }
-    leave_together(world);
   });
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& [from, to] = cases[i];
@@ -260,7 +255,6 @@ TEST(Redistribute, RanksOutsideOfTheMeshTakeNoPart) {
     const at::Tensor whole = redistribute_tile(world, tile, from, to);
     EXPECT_EQ(whole.numel(), world.rank() < 2 ? 4 : 0);
     EXPECT_EQ(redistribute_tile_later(world, tile, from, to).wait().numel(), whole.numel());
-    leave_together(world);
   });
 }
 
@@ -278,7 +272,6 @@ TEST(Redistribute, AWireTypeRoundsTheSameOnAllRanks) {
     const at::Tensor padded = redistribute_tile(world, tile, from, owed, at::kBFloat16);
     EXPECT_TRUE(at::equal(padded.narrow(0, world.rank() * 2, 2), tile)) << "nothing was sent";
     EXPECT_THROW(redistribute_tile(world, tile, from, to, at::kLong), UsageError);
-    leave_together(world);
   });
 }
 
@@ -294,7 +287,6 @@ TEST(Redistribute, WaitingMayBeRepeatedInAnyThread) {
     EXPECT_TRUE(whole.is_done());
     EXPECT_TRUE(at::equal(got.front(), at::ones({4})));
     for (const at::Tensor& tensor : got) EXPECT_TRUE(tensor.is_same(got.front()));
-    leave_together(world);
   });
 }
 

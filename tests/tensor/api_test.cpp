@@ -742,13 +742,19 @@ TEST(Outside, DrawsStayInStep) {
   });
 }
 
-TEST(Outside, LocalMapRunsOnNothing) {
+TEST(Outside, LocalMapCannotKnowShapes) {
   run_impatient(3, [](World& world) {
     const DeviceMesh mesh = world.mesh({{"a", 2}}, {0, 1});
     const at::Tensor x = ones({4}, mesh, {Shard(0)});
-    const Tensors y = local_map([](const Tensors& locals) -> Tensors { return {locals[0] * 2}; },
-                                {x}, {{Shard(0)}});
-    EXPECT_TRUE(is_dtensor(y[0]));
+    const auto doubled = [&] {
+      return local_map([](const Tensors& locals) -> Tensors { return {locals[0] * 2}; }, {x},
+                       {{Shard(0)}});
+    };
+    if (world.rank() == 2) {
+      EXPECT_THROW(doubled(), UsageError);
+    } else {
+      EXPECT_TRUE(is_dtensor(doubled()[0]));
+    }
   });
 }
 

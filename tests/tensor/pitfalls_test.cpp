@@ -1,5 +1,6 @@
 // What distributed tensors are known to get wrong, one test each.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,5 +1,7 @@
 // Steps that only DTensors know: on a plain tensor they change nothing. And steps that say what
 // autograd should see.
+#include <ATen/core/grad_mode.h>
+
 #include "tegula/dispatch/guards.h"
 #include "tegula/tensor/dtensor.h"
 #include "tests/tensor/random_steps.h"

@@ -1,5 +1,6 @@
 // What random programs once found, each as small as it gets.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

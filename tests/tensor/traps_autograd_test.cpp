@@ -1,6 +1,7 @@
 // Where a tensor without storage could disappoint autograd, one test each: views and in-place,
 // leaves and their hooks, version counters, functions of the user, double backward.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -175,14 +175,14 @@ Backend::Work Backend::run(bool later, c10d::OpType type, std::vector<at::Tensor
   auto work = c10::make_intrusive<CallWork>(type, std::move(kept));
   if (later) {
     channel_.throw_if_broken();
-    worker_.queue([this, work, body = std::move(body)] {
+    worker_.queue([this, work, body = std::move(body)]() -> comm::Worker::Announcement {
       std::exception_ptr error;
       try {
         body(channel_);
       } catch (...) {
         error = std::current_exception();
       }
-      work->end(error);
+      return [work, error] { work->end(error); };
     });
   } else {
     const std::unique_lock<std::mutex> lock = worker_.lock_when_idle();

@@ -22,7 +22,10 @@ class ShmEngine final : public comm::Engine {
 
   void refuse(comm::Kind kind, const UsageError& error) override {
     const std::string text = std::string(name_of(kind)) + ", refused: " + error.sentence();
-    worker().run_in_turn([this, text] { channel().refuse(text); });
+    worker().run_in_turn([this, text]() -> comm::Worker::Announcement {
+      channel().refuse(text);
+      return {};
+    });
   }
 
   void all_reduce(const Call& call, const std::byte* from, std::byte* to,
