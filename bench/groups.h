@@ -10,6 +10,9 @@ namespace tegula::bench {
 // Meshes, placements, specs: arithmetic alone.
 std::vector<Measurement> run_core();
 
+// The planner, asked for the first time and again.
+std::vector<Measurement> run_plan();
+
 // Collectives between processes, beside gloo's, MPI's (if it is there) and a memcpy.
 std::vector<Measurement> run_comm();
 

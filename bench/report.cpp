@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "tegula/base/error.h"
-#include "tools/tegula/table.h"
+#include "tegula/base/table.h"
 
 namespace tegula::bench {
 namespace {
@@ -71,7 +71,7 @@ void print_table(const std::vector<Measurement>& measurements, std::ostream& out
   for (const std::string& who : whos) {
     if (who != kOurs) head.push_back(who + "/" + kOurs);
   }
-  cli::Table table(head);
+  Table table(head);
   for (const std::string& name : cases) {
     std::vector<std::string> row{name, ""};
     std::vector<std::string> ratios;

@@ -1,10 +1,11 @@
-// Everything below the torch line: meshes, placements and specs, as pure arithmetic.
+// Everything below the torch line: meshes, placements, specs and plans, as pure arithmetic.
 #pragma once
 
 #include "tegula/base/error.h"
 #include "tegula/mesh/device_mesh.h"
 #include "tegula/mesh/layout.h"
 #include "tegula/placement/placement.h"
+#include "tegula/plan/redistribute_planner.h"
 #include "tegula/spec/dtensor_spec.h"
 #include "tegula/spec/slices.h"
 #include "tegula/spec/strided_shard.h"

@@ -7,6 +7,7 @@
 //   placement/placement.h  Placement: what an axis does to a tensor (R, S(0), P(sum), ...)
 //   spec/dtensor_spec.h    DTensorSpec: mesh + placements + whole shape; interned
 //   spec/slices.h          who holds which slice
+//   plan/redistribute_planner.h  the cheapest way from one spec to another, explained
 //   bridge/tiles.h         cutting a plain tensor into tiles and joining them
 //   comm/world.h           World: the ranks of a job, run_ranks; meshes over them
 //   comm/group.h           Group: collectives among some of them

@@ -38,8 +38,13 @@ at::Tensor padded(const at::Tensor& tile, const move::Pad& pad) {
   return result;
 }
 
+// Over several axes: that of a mesh which has them as one.
 Group group_along(const World& world, const DeviceMesh& mesh, const TileStep& step) {
-  return world.group(mesh, mesh.axes()[step.axis].name);
+  std::vector<std::string> names;
+  for (std::size_t axis : step.axes) names.push_back(mesh.axes()[axis].name);
+  if (names.size() == 1) return world.group(mesh, names.front());
+  const DeviceMesh flat = mesh.slice(names).flatten();
+  return world.group(flat, flat.axes().front().name);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Carries out steps of tiles (plan/tile_step.h) over the groups along mesh axes. What comes out may
-// have any strides and may share memory with what went in. Called by all ranks along the axis.
+// have any strides and may share memory with what went in. Called by all ranks along the axes of
+// the step.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -122,6 +122,34 @@ Values run_random(const Call& call) {
   });
 }
 
+// Whether two tensors that a list op writes are views of one memory; the same on all ranks.
+bool writes_share_memory(const Call& call) {
+  std::set<const c10::StorageImpl*> seen;
+  for (const TensorPlace& place : call.tensors()) {
+    if (!place.payload || !call.facts().written[place.argument] || place.member < 0) continue;
+    const Link* link = place.payload->link();
+    const at::Tensor tile = link ? link->base->tile() : place.payload->tile();
+    if (!seen.insert(tile.storage().unsafeGetStorageImpl()).second) return true;
+  }
+  return false;
+}
+
+// A list op whose tensors overlap, one member after the other as libtorch does it.
+Values run_by_member(const Call& call) {
+  const std::size_t members = call.arguments()[0].toListRef().size();
+  for (std::size_t member = 0; member < members; ++member) {
+    Values arguments = call.arguments();
+    for (c10::IValue& argument : arguments) {
+      if (!argument.isList() || argument.toListRef().size() != members) continue;
+      c10::impl::GenericList one(argument.toList().elementType());
+      one.push_back(argument.toListRef()[member]);
+      argument = one;
+    }
+    run_universal(Call(call.op(), call.facts(), arguments));
+  }
+  return {};
+}
+
 Values run(const Call& call) {
   if (!call.has_dtensors()) {
     if (std::optional<Values> built = build_distributed(call)) return *built;
@@ -139,6 +167,10 @@ Values run(const Call& call) {
   if (call.facts().name.starts_with("aten::set_")) return set_to(call);
   if (call.facts().viewed) return view_results(call);
   if (std::optional<Values> results = run_in_tiles(call)) return *results;
+  if (call.facts().name.starts_with("aten::_foreach_") && call.facts().return_is.empty() &&
+      writes_share_memory(call)) {
+    return run_by_member(call);
+  }
   return call.facts().is_random ? run_random(call) : run_universal(call);
 }
 

@@ -1,4 +1,4 @@
-// The idea: find all steps first (arithmetic), then take them one after the other. Between steps a
+// The idea: plan all steps first (arithmetic), then take them one after the other. Between steps a
 // tile keeps whatever strides it has and may be a view; only the end is laid out.
 #include "tegula/dispatch/redistribute_tile.h"
 
@@ -11,7 +11,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/carry_out.h"
 #include "tegula/dispatch/tile_layout.h"
-#include "tegula/plan/axis_by_axis.h"
+#include "tegula/plan/redistribute_planner.h"
 
 namespace tegula {
 
@@ -71,10 +71,9 @@ class Route {
   Route(const World& world, const Coordinate& coordinate, const DTensorSpec& from,
         const DTensorSpec& to, std::optional<at::ScalarType> wire)
       : world_(world), coordinate_(coordinate), to_(to), wire_(wire) {
-    DTensorSpec at = from;
-    for (const DTensorSpec& next : waypoints(from, to)) {
-      steps_.push_back(step_at(at, next, coordinate));
-      at = next;
+    const std::shared_ptr<const Plan> plan = world.part<RedistributePlanner>().plan(from, to);
+    for (const Step& step : plan->steps) {
+      steps_.push_back(step_at(step.before, step.after, coordinate));
     }
   }
 

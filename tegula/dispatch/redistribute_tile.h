@@ -1,7 +1,8 @@
 // A rank's part in redistributing a tensor over its own mesh.
 //
-// All ranks of the mesh call these, in the same order. What is sent is what the steps of
-// plan/axis_by_axis.h send. A rank outside of the mesh gets its tile back. Not differentiable.
+// All ranks of the mesh call these, in the same order. What is sent is what the plan of the world's
+// RedistributePlanner (world.part<RedistributePlanner>(); its cost model must be the same on all
+// ranks) says. A rank outside of the mesh gets its tile back. Not differentiable.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,10 +1,13 @@
-// The idea: only one axis changes, so only ranks along it have what each other needs, and along all
-// dims that it does not cut they hold the same. Along a dim that it cuts, every rank's part is a
-// list of intervals; what arrives in the order of the ranks is put into the order of the shard by
-// looking up places.
+// The idea: only some axes change, so only ranks along them have what each other needs, and along
+// all dims that they do not cut they hold the same. Along a dim that they cut, every rank's part is
+// a list of intervals; what arrives in the order of the ranks is put into the order of the shard by
+// looking up places. Several axes are one group whose ranks are counted through.
 #include "tegula/plan/tile_step.h"
 
+#include <algorithm>
+
 #include "tegula/base/error.h"
+#include "tegula/base/text.h"
 
 namespace tegula {
 namespace {
@@ -15,34 +18,56 @@ UsageError refusal(const DTensorSpec& before, const DTensorSpec& after, const st
   return UsageError("one step does not lead there: " + why)
       .fact("from", to_string(before))
       .fact("to", to_string(after))
-      .hint("waypoints(from, to) lists the steps that do");
+      .hint("RedistributePlanner().plan(from, to) lists the steps that do");
 }
 
-std::vector<CutAxis> without_last(std::vector<CutAxis> cutters, std::size_t axis) {
-  if (!cutters.empty() && cutters.back().axis == axis) cutters.pop_back();
-  return cutters;
+// The axes that cut a dim, without those of one rank.
+std::vector<CutAxis> cutters(const DTensorSpec& spec, std::size_t dim) {
+  std::vector<CutAxis> result;
+  for (const CutAxis& axis : spec.dim_cuts()[dim].axes()) {
+    if (axis.ranks > 1) result.push_back(axis);
+  }
+  return result;
 }
 
-// The one axis whose placement changes.
-std::size_t changed_axis(const DTensorSpec& before, const DTensorSpec& after) {
-  if (before.mesh() != after.mesh() || before.shape() != after.shape() ||
-      before.meta().dtype() != after.meta().dtype()) {
-    throw refusal(before, after, "mesh, shape and element type must be the same");
+// Collects axes, each once, in the order in which they are met.
+class Changes {
+ public:
+  explicit Changes(std::size_t axes) : is_met_(axes, false) {}
+  void add(std::size_t axis) {
+    if (!is_met_[axis]) axes_.push_back(axis);
+    is_met_[axis] = true;
   }
-  std::optional<std::size_t> changed;
-  for (std::size_t axis = 0; axis < before.mesh().ndim(); ++axis) {
-    if (before.placements()[axis] == after.placements()[axis]) continue;
-    if (changed) throw refusal(before, after, "more than one axis changes");
-    changed = axis;
-  }
-  if (!changed) throw refusal(before, after, "no axis changes");
+  const std::vector<std::size_t>& axes() const { return axes_; }
+
+ private:
+  std::vector<bool> is_met_;
+  std::vector<std::size_t> axes_;
+};
+
+Changes changes_between(const DTensorSpec& before, const DTensorSpec& after) {
+  Changes changes(before.mesh().ndim());
+  std::vector<CutAxis> arriving;
   for (std::size_t dim = 0; dim < before.dim_cuts().size(); ++dim) {
-    if (without_last(before.dim_cuts()[dim].axes(), *changed) !=
-        without_last(after.dim_cuts()[dim].axes(), *changed)) {
-      throw refusal(before, after, "dim " + std::to_string(dim) + " is cut by later axes too");
-    }
+    const std::vector<CutAxis> now = cutters(before, dim);
+    const std::vector<CutAxis> then = cutters(after, dim);
+    const auto [leave, arrive] = std::mismatch(now.begin(), now.end(), then.begin(), then.end());
+    for (auto axis = leave; axis != now.end(); ++axis) changes.add(axis->axis);
+    arriving.insert(arriving.end(), arrive, then.end());
   }
-  return *changed;
+  for (const CutAxis& axis : arriving) changes.add(axis.axis);
+  for (std::size_t axis = 0; axis < before.mesh().ndim(); ++axis) {
+    const bool is_alike = before.placements()[axis] == after.placements()[axis];
+    if (!is_alike && before.mesh().axes()[axis].size > 1) changes.add(axis);
+  }
+  return changes;
+}
+
+bool are_alike(const Placement& a, const Placement& b) {
+  if (const Shard* shard = as_shard(a)) {
+    return as_shard(b) != nullptr && as_shard(b)->dim() == shard->dim();
+  }
+  return as_shard(b) == nullptr && owed_reduction(a) == owed_reduction(b);
 }
 
 std::optional<Pick> pick(std::int64_t dim, const Intervals& wanted, const Intervals& held) {
@@ -70,13 +95,20 @@ class Stepper {
       : before_(before),
         after_(after),
         coordinate_(coordinate),
-        axis_(changed_axis(before, after)),
-        index_(static_cast<std::size_t>(coordinate.at(axis_))) {}
+        axes_(changed_axes(before, after)),
+        ranks_(1) {
+    for (std::size_t axis : axes_) {
+      const std::int64_t size = before.mesh().axes()[axis].size;
+      index_ =
+          index_ * static_cast<std::size_t>(size) + static_cast<std::size_t>(coordinate.at(axis));
+      ranks_ *= size;
+    }
+  }
 
   TileStep step() const {
-    if (before_.mesh().axes()[axis_].size == 1) return {axis_, {}, move::Stay{}, {}};
-    const Placement& now = before_.placements()[axis_];
-    const Placement& then = after_.placements()[axis_];
+    if (axes_.empty()) return {axes_, {}, move::Stay{}, {}};
+    const Placement& now = before_.placements()[axes_.front()];
+    const Placement& then = after_.placements()[axes_.front()];
     if (const Shard* from = as_shard(now)) {
       if (const Shard* to = as_shard(then)) {
         return from->dim() == to->dim() ? recut(from->dim()) : turn(from->dim(), to->dim());
@@ -86,12 +118,12 @@ class Stepper {
     if (const Shard* to = as_shard(then)) {
       return is_replicate(now) ? slice(to->dim()) : reduce_scatter(to->dim());
     }
-    if (is_replicate(now)) return {axis_, {}, owe(), {}};
-    if (is_replicate(then)) return {axis_, {}, move::AllReduce{*owed_reduction(now)}, {}};
-    if (!std::holds_alternative<MaskPartial>(now) || !is_sum(then)) {
+    if (is_replicate(now)) return {axes_, {}, owe(), {}};
+    if (is_replicate(then)) return {axes_, {}, move::AllReduce{*owed_reduction(now)}, {}};
+    if (!are_masked() || !is_sum(then)) {
       throw refusal(before_, after_, "the reduction has to be done first");
     }
-    return {axis_, {}, move::Stay{}, {}};
+    return {axes_, {}, move::Stay{}, {}};
   }
 
  private:
@@ -99,37 +131,52 @@ class Stepper {
     return owed_reduction(placement) == ReduceOp::Sum;
   }
 
+  bool are_masked() const {
+    return std::all_of(axes_.begin(), axes_.end(), [&](std::size_t axis) {
+      return std::holds_alternative<MaskPartial>(before_.placements()[axis]);
+    });
+  }
+
   Intervals held(const DTensorSpec& spec, std::int64_t dim) const {
     return spec.dim_cuts()[static_cast<std::size_t>(dim)].intervals(coordinate_);
   }
 
-  // Of every rank along the axis.
+  // Where the rank of this number in the group is.
+  Coordinate member(std::int64_t rank) const {
+    Coordinate coordinate = coordinate_;
+    for (std::size_t i = axes_.size(); i-- > 0;) {
+      const std::int64_t size = before_.mesh().axes()[axes_[i]].size;
+      coordinate[axes_[i]] = rank % size;
+      rank /= size;
+    }
+    return coordinate;
+  }
+
+  // Of every rank of the group.
   std::vector<Intervals> held_by_all(const DTensorSpec& spec, std::int64_t dim) const {
     std::vector<Intervals> lists;
-    Coordinate member = coordinate_;
-    for (std::int64_t rank = 0; rank < spec.mesh().axes()[axis_].size; ++rank) {
-      member[axis_] = rank;
-      lists.push_back(spec.dim_cuts()[static_cast<std::size_t>(dim)].intervals(member));
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+      lists.push_back(spec.dim_cuts()[static_cast<std::size_t>(dim)].intervals(member(rank)));
     }
     return lists;
   }
 
   TileStep gather(std::int64_t dim) const {
     const std::vector<Intervals> shards = held_by_all(before_, dim);
-    return {axis_,
+    return {axes_,
             {},
             move::AllGather{dim, counts(shards)},
             pick(dim, held(after_, dim), joined(shards))};
   }
 
   TileStep slice(std::int64_t dim) const {
-    return {axis_, pick(dim, held(after_, dim), held(before_, dim)), move::Stay{}, {}};
+    return {axes_, pick(dim, held(after_, dim), held(before_, dim)), move::Stay{}, {}};
   }
 
   TileStep reduce_scatter(std::int64_t dim) const {
     const std::vector<Intervals> shards = held_by_all(after_, dim);
-    const ReduceOp op = *owed_reduction(before_.placements()[axis_]);
-    return {axis_,
+    const ReduceOp op = *owed_reduction(before_.placements()[axes_.front()]);
+    return {axes_,
             pick(dim, joined(shards), held(before_, dim)),
             move::ReduceScatter{dim, op, counts(shards)},
             {}};
@@ -139,7 +186,7 @@ class Stepper {
   TileStep turn(std::int64_t from, std::int64_t to) const {
     const std::vector<Intervals> given = held_by_all(after_, to);
     const std::vector<Intervals> taken = held_by_all(before_, from);
-    return {axis_, pick(to, joined(given), held(before_, to)),
+    return {axes_, pick(to, joined(given), held(before_, to)),
             move::AllToAll{to, from, counts(given), counts(taken)},
             pick(from, held(after_, from), joined(taken))};
   }
@@ -151,23 +198,23 @@ class Stepper {
     std::vector<Intervals> given, taken;
     for (const Intervals& shard : new_shards) given.push_back(common(shard, old_shards[index_]));
     for (const Intervals& shard : old_shards) taken.push_back(common(new_shards[index_], shard));
-    return {axis_, pick(dim, joined(given), old_shards[index_]),
+    return {axes_, pick(dim, joined(given), old_shards[index_]),
             move::AllToAll{dim, dim, counts(given), counts(taken)},
             pick(dim, new_shards[index_], joined(taken))};
   }
 
   TileStep pad(std::int64_t dim) const {
-    if (!is_sum(after_.placements()[axis_])) {
+    if (!is_sum(after_.placements()[axes_.front()])) {
       throw refusal(before_, after_, "zeros around a shard make it part of a sum only");
     }
     const Intervals whole = held(after_, dim);
-    return {axis_, {}, move::Pad{dim, count(whole), places_of(held(before_, dim), whole)}, {}};
+    return {axes_, {}, move::Pad{dim, count(whole), places_of(held(before_, dim), whole)}, {}};
   }
 
   // Parts that reduce to the value: it itself on one rank and what changes nothing on the others,
   // or the value on all.
   TileMove owe() const {
-    switch (*owed_reduction(after_.placements()[axis_])) {
+    switch (*owed_reduction(after_.placements()[axes_.front()])) {
       case ReduceOp::Sum:
       case ReduceOp::Bxor:
         return index_ == 0 ? TileMove(move::Stay{}) : move::Fill{0};
@@ -186,8 +233,9 @@ class Stepper {
   const DTensorSpec& before_;
   const DTensorSpec& after_;
   const Coordinate& coordinate_;
-  std::size_t axis_;
-  std::size_t index_;
+  std::vector<std::size_t> axes_;
+  std::int64_t ranks_;
+  std::size_t index_ = 0;  // of this rank in the group
 };
 
 }  // namespace
@@ -196,6 +244,30 @@ bool communicates(const TileStep& step) {
   return !std::holds_alternative<move::Stay>(step.move) &&
          !std::holds_alternative<move::Fill>(step.move) &&
          !std::holds_alternative<move::Pad>(step.move);
+}
+
+std::vector<std::size_t> changed_axes(const DTensorSpec& before, const DTensorSpec& after) {
+  if (before.mesh() != after.mesh() || before.shape() != after.shape() ||
+      before.meta().dtype() != after.meta().dtype()) {
+    throw refusal(before, after, "mesh, shape and element type must be the same");
+  }
+  const std::vector<std::size_t> axes = changes_between(before, after).axes();
+  if (axes.empty() && before.placements() == after.placements() &&
+      before.shard_order() == after.shard_order()) {
+    throw refusal(before, after, "nothing changes");
+  }
+  for (std::size_t axis : axes) {
+    if (are_alike(before.placements()[axis], before.placements()[axes.front()]) &&
+        are_alike(after.placements()[axis], after.placements()[axes.front()])) {
+      continue;
+    }
+    const auto name = [&](std::size_t index) {
+      return in_quotes(before.mesh().axes()[index].name);
+    };
+    throw refusal(before, after,
+                  name(axes.front()) + " and " + name(axis) + " do not change alike");
+  }
+  return axes;
 }
 
 TileStep step_at(const DTensorSpec& before, const DTensorSpec& after,

@@ -1,6 +1,6 @@
-// What one rank does when the placement of one mesh axis changes: which parts of its tile it takes,
-// what it does with the ranks along the axis, and how it orders what it gets. Plain data, made by
-// arithmetic; tegula/dispatch carries it out.
+// What one rank does when the placement of one mesh axis changes, or of several in the same way:
+// which parts of its tile it takes, what it does with the ranks along these axes, and how it orders
+// what it gets. Plain data, made by arithmetic; tegula/dispatch carries it out.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Pick {
   bool operator==(const Pick&) const = default;
 };
 
-// The ways in which a tile moves. `sizes` have one entry per rank along the axis.
+// The ways in which a tile moves. `sizes` have one entry per rank of the group.
 namespace move {
 
 struct Stay {
@@ -70,27 +70,35 @@ using TileMove = std::variant<move::Stay, move::Fill, move::Pad, move::AllReduce
                               move::ReduceScatter, move::AllToAll>;
 
 struct TileStep {
-  std::size_t axis = 0;
+  // The axes that change; their ranks form one group, counted with the first axis slowest.
+  std::vector<std::size_t> axes;
   std::optional<Pick> before;  // none: the tile as it is
   TileMove move;
   std::optional<Pick> after;  // none: the result as it comes
   bool operator==(const TileStep&) const = default;
 };
 
-// The same answer on all ranks along the axis.
+// The same answer on all ranks of the group.
 bool communicates(const TileStep& step);
 
-// The step from one spec to another that differs in the placement of one axis, for the rank at a
-// coordinate. Strides do not matter. An axis of one rank never communicates.
+// The axes of more than one rank whose part in the distribution changes, the first slowest: in the
+// order in which they cut the dim they leave, else the dim they come to, else in the mesh's. None
+// if only axes of one rank change: what these do never matters.
+//
+// UsageError unless one step leads from one spec to the other. Strides do not matter; mesh, shape
+// and element type must be the same; all axes that change leave the same place (all R, all owing
+// one kind of reduction, or the last axes that cut one dim) for the same place (likewise).
+std::vector<std::size_t> changed_axes(const DTensorSpec& before, const DTensorSpec& after);
+
+// The step from one spec to another for the rank at a coordinate.
 //
 //   S -> R  all_gather         R -> S  own part            P -> R  all_reduce
 //   S -> S  all_to_all         R -> P  own value or the neutral one; all keep the value of an avg,
 //   S -> P  zeros around, sum            min, max, band, bor
 //           only               P -> S  reduce_scatter      M -> P  as it is, sum only
 //
-// UsageError: specs that differ in another way, an axis that starts or stops cutting a dim and is
-// not the last to cut it, placements between which no one step leads.
-// O(ranks along the axis * intervals of a shard).
+// UsageError as changed_axes, and for placements between which no one step leads.
+// O(ranks of the group * intervals of a shard).
 TileStep step_at(const DTensorSpec& before, const DTensorSpec& after, const Coordinate& coordinate);
 
 }  // namespace tegula

@@ -8,7 +8,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/redistribute_tile.h"
 #include "tegula/dispatch/transition.h"
-#include "tegula/plan/axis_by_axis.h"
+#include "tegula/plan/redistribute_planner.h"
 #include "tests/dispatch/distributions.h"
 #include "tests/spec/generated.h"
 
@@ -41,11 +41,8 @@ at::Tensor later(const World& world, const at::Tensor& tile, const Case& one) {
 }
 
 at::Tensor step_by_step(const World& world, at::Tensor tile, const Case& one) {
-  DTensorSpec at = one.from;
-  for (const DTensorSpec& next : waypoints(one.from, one.to)) {
-    tile = transition(world, tile, at, next);
-    at = next;
-  }
+  const std::shared_ptr<const Plan> plan = RedistributePlanner().plan(one.from, one.to);
+  for (const Step& step : plan->steps) tile = transition(world, tile, step.before, step.after);
   return tile;
 }
 

@@ -14,37 +14,37 @@ TileStep step(const std::string& tensor, const std::string& from, const std::str
 
 TEST(TileStep, GatheringEvenShardsNeedsNoReordering) {
   EXPECT_EQ(step("f32[5, 2] on (a=2)", "[S(0)]", "[R]", {1}),
-            (TileStep{0, {}, move::AllGather{0, {3, 2}}, {}}));
+            (TileStep{{0}, {}, move::AllGather{0, {3, 2}}, {}}));
 }
 
 TEST(TileStep, GatheringBlocksPutsThemBackInOrder) {
   EXPECT_EQ(
       step("f32[8] on (a=2)", "[S(0, blocks=2)]", "[R]", {0}),
-      (TileStep{0, {}, move::AllGather{0, {4, 4}}, Pick{0, {{0, 2}, {4, 2}, {2, 2}, {6, 2}}}}));
+      (TileStep{{0}, {}, move::AllGather{0, {4, 4}}, Pick{0, {{0, 2}, {4, 2}, {2, 2}, {6, 2}}}}));
 }
 
 TEST(TileStep, AReplicaIsSlicedWithoutAnybodysHelp) {
   EXPECT_EQ(step("f32[5] on (a=2)", "[R]", "[S(0)]", {1}),
-            (TileStep{0, Pick{0, {{3, 2}}}, move::Stay{}, {}}));
+            (TileStep{{0}, Pick{0, {{3, 2}}}, move::Stay{}, {}}));
   EXPECT_EQ(step("f32[1] on (a=2)", "[R]", "[S(0)]", {1}),
-            (TileStep{0, Pick{0, {}}, move::Stay{}, {}}));
+            (TileStep{{0}, Pick{0, {}}, move::Stay{}, {}}));
 }
 
 TEST(TileStep, ShardsOfOneDimTurnIntoShardsOfAnother) {
   EXPECT_EQ(step("f32[5, 3] on (a=2)", "[S(0)]", "[S(1)]", {0}),
-            (TileStep{0, {}, move::AllToAll{1, 0, {2, 1}, {3, 2}}, {}}));
+            (TileStep{{0}, {}, move::AllToAll{1, 0, {2, 1}, {3, 2}}, {}}));
 }
 
 TEST(TileStep, RecuttingSendsOnlyWhatChangesHands) {
   EXPECT_EQ(step("f32[6] on (a=3)", "[S(0)]", "[S(0, sizes=[1, 4, 1])]", {1}),
-            (TileStep{0, {}, move::AllToAll{0, 0, {0, 2, 0}, {1, 2, 1}}, {}}));
+            (TileStep{{0}, {}, move::AllToAll{0, 0, {0, 2, 0}, {1, 2, 1}}, {}}));
 }
 
 TEST(TileStep, APartialIsReducedIntoItsShards) {
   EXPECT_EQ(step("f32[5] on (a=2)", "[P(max)]", "[S(0)]", {1}),
-            (TileStep{0, {}, move::ReduceScatter{0, ReduceOp::Max, {3, 2}}, {}}));
+            (TileStep{{0}, {}, move::ReduceScatter{0, ReduceOp::Max, {3, 2}}, {}}));
   EXPECT_EQ(step("f32[5] on (a=2)", "[M(9)]", "[R]", {1}),
-            (TileStep{0, {}, move::AllReduce{ReduceOp::Sum}, {}}));
+            (TileStep{{0}, {}, move::AllReduce{ReduceOp::Sum}, {}}));
 }
 
 TEST(TileStep, AValueBecomesPartsThatReduceToIt) {
@@ -65,14 +65,14 @@ TEST(TileStep, AValueBecomesPartsThatReduceToIt) {
 
 TEST(TileStep, AShardAmongZerosIsPartOfASum) {
   EXPECT_EQ(step("f32[5] on (a=2)", "[S(0)]", "[P(sum)]", {1}),
-            (TileStep{0, {}, move::Pad{0, 5, {{3, 2}}}, {}}));
+            (TileStep{{0}, {}, move::Pad{0, 5, {{3, 2}}}, {}}));
 }
 
 TEST(TileStep, AnAxisOfOneRankNeverCommunicates) {
   for (const char* from : {"[R]", "[S(0)]", "[P(sum)]", "[P(max)]"}) {
     for (const char* to : {"[R]", "[S(0)]", "[S(1)]", "[P(sum)]"}) {
       if (std::string(from) == to) continue;
-      EXPECT_EQ(step("f32[5, 3] on (a=1)", from, to, {0}), (TileStep{0, {}, move::Stay{}, {}}));
+      EXPECT_EQ(step("f32[5, 3] on (a=1)", from, to, {0}), (TileStep{{}, {}, move::Stay{}, {}}));
     }
   }
 }
@@ -88,16 +88,45 @@ TEST(TileStep, WhatIsNoSingleStepIsRefused) {
   refused("[R, S(0)]", "[S(0), S(0)]");
   refused("[P(sum), R]", "[P(max), R]");
   refused("[S(0), R]", "[P(max), R]");
+  refused("[M(9), P(sum)]", "[P(sum), M(9)]");
+  refused("[S(0), S(1)]", "[R, R]");
   try {
     step(tensor, "[S(0), S(0)]", "[S(1), S(0)]", {0, 0});
     FAIL() << "nothing was thrown";
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "tegula: one step does not lead there: dim 0 is cut by later axes too\n"
+                 "tegula: one step does not lead there: \"a\" and \"b\" do not change alike\n"
                  "  from    f32[8, 8] on (a=2, b=2) as [S(0), S(0)]\n"
                  "  to      f32[8, 8] on (a=2, b=2) as [S(1), S(0)]\n"
-                 "  hint    waypoints(from, to) lists the steps that do");
+                 "  hint    RedistributePlanner().plan(from, to) lists the steps that do");
   }
+}
+
+TEST(TileStep, AxesThatChangeAlikeAreOneGroup) {
+  const std::string tensor = "f32[8, 4] on (a=2, b=2)";
+  EXPECT_EQ(step(tensor, "[P(sum), P(sum)]", "[R, R]", {0, 1}),
+            (TileStep{{0, 1}, {}, move::AllReduce{ReduceOp::Sum}, {}}));
+  EXPECT_EQ(step(tensor, "[S(0), S(0)]", "[R, R]", {0, 1}),
+            (TileStep{{0, 1}, {}, move::AllGather{0, {2, 2, 2, 2}}, {}}));
+  EXPECT_EQ(step(tensor, "[P(sum), P(sum)]", "[S(0), S(0)]", {0, 1}),
+            (TileStep{{0, 1}, {}, move::ReduceScatter{0, ReduceOp::Sum, {2, 2, 2, 2}}, {}}));
+  EXPECT_EQ(step(tensor, "[S(0), S(0)]", "[S(1), S(1)]", {0, 1}),
+            (TileStep{{0, 1}, {}, move::AllToAll{1, 0, {1, 1, 1, 1}, {2, 2, 2, 2}}, {}}));
+}
+
+TEST(TileStep, AGroupCountsItsRanksInTheOrderInWhichTheyCut) {
+  EXPECT_EQ(step("f32[8] on (a=2, b=2)", "[S(0)[1], S(0)[0]]", "[R, R]", {0, 1}),
+            (TileStep{{1, 0}, {}, move::AllGather{0, {2, 2, 2, 2}}, {}}));
+}
+
+TEST(TileStep, AnotherOrderSendsTilesToTheirNewPlaces) {
+  EXPECT_EQ(step("f32[8] on (a=2, b=2)", "[S(0), S(0)]", "[S(0)[1], S(0)[0]]", {0, 1}),
+            (TileStep{{0, 1}, {}, move::AllToAll{0, 0, {0, 0, 2, 0}, {0, 0, 2, 0}}, {}}));
+}
+
+TEST(TileStep, AnAxisOfOneRankMayChangeAlongWithAnother) {
+  EXPECT_EQ(step("f32[4] on (a=2, one=1)", "[S(0), S(0)]", "[R, P(max)]", {0, 0}),
+            (TileStep{{0}, {}, move::AllGather{0, {2, 2}}, {}}));
 }
 
 }  // namespace

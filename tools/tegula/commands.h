@@ -2,7 +2,9 @@
 // UsageError for input that makes no sense.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,15 @@ struct SpecCall {
   bool all = false;
 };
 int show_spec(const SpecCall& call, std::ostream& out);
+
+// SPEC TO, or TENSOR FROM TO with the tensor on its mesh.
+struct PlanCall {
+  std::string first;
+  std::string second;
+  std::string third;  // empty in the first form
+  std::optional<std::int64_t> cap;
+};
+int show_plan(const PlanCall& call, std::ostream& out);
 
 struct BenchCall {
   std::vector<std::string> arguments;

@@ -53,6 +53,19 @@ int dispatch(int argc, char** argv) {
       ->required();
   spec_command->add_flag("--all", spec.all, "List everything, however long");
 
+  tegula::cli::PlanCall plan;
+  CLI::App* plan_command =
+      app.add_subcommand("plan", "Explain how a tensor gets from one distribution to another");
+  plan_command
+      ->add_option("spec", plan.first,
+                   "e.g. \"f32[8, 16] on (dp=2, tp=4) as [R, S(0)]\"; without \"as ...\" if its "
+                   "placements come next")
+      ->required();
+  plan_command->add_option("to", plan.second, "Its placements afterwards, e.g. \"[S(0), R]\"")
+      ->required();
+  plan_command->add_option("or-to", plan.third, "... if the ones before came first");
+  plan_command->add_option("--cap", plan.cap, "The most bytes that a step may hold on a rank");
+
   tegula::cli::RunOptions run;
   CLI::App* run_command = app.add_subcommand("run", "Run a program as the ranks of a job");
   run_command->add_option("-n,--ranks", run.ranks, "Ranks on this host")->capture_default_str();
@@ -91,6 +104,7 @@ int dispatch(int argc, char** argv) {
   }
   if (mesh_command->parsed()) return tegula::cli::show_mesh(mesh, std::cout);
   if (spec_command->parsed()) return tegula::cli::show_spec(spec, std::cout);
+  if (plan_command->parsed()) return tegula::cli::show_plan(plan, std::cout);
   if (run_command->parsed()) {
     run.command = run_command->remaining();
     return tegula::cli::run(run);

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <ostream>
 
+#include "tegula/base/table.h"
 #include "tegula/base/text.h"
 #include "tegula/mesh/device_mesh.h"
 #include "tools/tegula/commands.h"
-#include "tools/tegula/table.h"
 
 namespace tegula::cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <ostream>
 
+#include "tegula/base/table.h"
 #include "tegula/base/text.h"
 #include "tegula/spec/slices.h"
 #include "tools/tegula/commands.h"
 #include "tools/tegula/drawing.h"
-#include "tools/tegula/table.h"
 
 namespace tegula::cli {
 namespace {

@@ -1,10 +1,10 @@
-#include "tools/tegula/table.h"
+#include "tegula/base/table.h"
 
 #include <algorithm>
 #include <cctype>
 #include <ostream>
 
-namespace tegula::cli {
+namespace tegula {
 namespace {
 
 bool is_number(const std::string& cell) {
@@ -39,4 +39,4 @@ void Table::print(std::ostream& out) const {
   }
 }
 
-}  // namespace tegula::cli
+}  // namespace tegula
