@@ -25,7 +25,7 @@ void check(const LinkCost& link, const std::string& where) {
 }  // namespace
 
 CostModel CostModel::calibrated(LinkCost usual, double copy_gb_per_s,
-                                std::map<std::string, LinkCost> by_axis) {
+                                const std::map<std::string, LinkCost>& by_axis) {
   check(usual, "");
   check_positive(copy_gb_per_s, "bandwidth of copies");
   CostModel model;

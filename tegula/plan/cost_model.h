@@ -31,7 +31,7 @@ class CostModel {
   // Measured values: of axes by name, of all others, and of a copy. All ranks of a job must use the
   // same. UsageError unless all are positive and finite.
   static CostModel calibrated(LinkCost usual, double copy_gb_per_s,
-                              std::map<std::string, LinkCost> by_axis = {});
+                              const std::map<std::string, LinkCost>& by_axis = {});
 
   const LinkCost& link(std::string_view axis) const;
   double copy_gb_per_s() const { return copy_gb_per_s_; }

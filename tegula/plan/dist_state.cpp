@@ -149,7 +149,7 @@ void StateSpace::fill_rows() {
 
 DistState StateSpace::state_of(const DTensorSpec& end) const {
   DistState state;
-  for (std::uint8_t slot = 0; slot < slots_.size(); ++slot) {
+  for (std::uint8_t slot = 0; slot < slot_count(); ++slot) {
     const Placement& placement = end.placements()[slots_[slot].axis];
     if (!owed_reduction(placement)) continue;
     const bool is_from = slots_[slot].owed[0] != nullptr && *slots_[slot].owed[0] == placement;
@@ -173,7 +173,7 @@ std::int64_t StateSpace::cut_length(std::int64_t length, Cutter by) const {
 
 void StateSpace::take_apart(DistState state, View& view) const {
   for (std::size_t dim = 0; dim < dims_.size(); ++dim) view.dims[dim].count = 0;
-  for (std::uint8_t slot = 0; slot < slots_.size(); ++slot) {
+  for (std::uint8_t slot = 0; slot < slot_count(); ++slot) {
     const auto code = static_cast<std::uint32_t>(state.bits >> (10U * slot)) & 0x3ffU;
     const auto symbol = static_cast<std::uint8_t>(code & 0x7fU);
     view.symbols[slot] = symbol;

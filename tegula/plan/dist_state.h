@@ -77,6 +77,7 @@ class StateSpace {
   // False if more than kMostSlots axes may move; then nothing else may be asked.
   bool is_searchable() const { return is_searchable_; }
   const std::vector<Slot>& slots() const { return slots_; }
+  std::uint8_t slot_count() const { return static_cast<std::uint8_t>(slots_.size()); }
   const std::vector<Dim>& dims() const { return dims_; }
   const DeviceMesh& mesh() const { return from_->mesh(); }
 

@@ -77,7 +77,7 @@ const std::vector<Move>& Moves::from(DistState state) {
   state_ = state;
   space_.take_apart(state, view_);
   owed_class_ = space_.fixed_owed_class();
-  for (std::uint8_t slot = 0; slot < space_.slots().size(); ++slot) {
+  for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
     if (is_owed(view_.symbols[slot])) owed_class_ = space_.owed_class(slot, view_.symbols[slot]);
   }
   moves_.clear();
@@ -114,7 +114,7 @@ void Moves::leave_dims() {
 }
 
 void Moves::reduce() {
-  for (std::uint8_t slot = 0; slot < space_.slots().size(); ++slot) {
+  for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
     if (!is_owed(view_.symbols[slot])) continue;
     // Every set of axes is met once, at its first.
     const Slots others = owing_like(slot) & ~((bit(slot) << 1U) - 1);
@@ -142,7 +142,7 @@ void Moves::reduce(Slots slots) {
 }
 
 void Moves::leave_replicas() {
-  for (std::uint8_t slot = 0; slot < space_.slots().size(); ++slot) {
+  for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
     if (view_.symbols[slot] != Symbol::kReplicate) continue;
     go_to_dims({StepKind::Slice, bit(slot), kNoDim, 0});
     if (can_owe_in_the_end(slot)) {
@@ -155,7 +155,7 @@ void Moves::leave_replicas() {
 Moves::Slots Moves::owing_like(std::uint8_t slot) const {
   const ReduceOp op = space_.owed_op(slot, view_.symbols[slot]);
   Slots alike = 0;
-  for (std::uint8_t other = 0; other < space_.slots().size(); ++other) {
+  for (std::uint8_t other = 0; other < space_.slot_count(); ++other) {
     const std::uint8_t symbol = view_.symbols[other];
     if (is_owed(symbol) && space_.owed_op(other, symbol) == op) alike |= bit(other);
   }

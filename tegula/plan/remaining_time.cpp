@@ -33,7 +33,7 @@ RemainingTime::RemainingTime(const StateSpace& space, const CostModel& model) : 
     whole = length == 0 ? 0 : whole / length * row.lengths[0];
   }
   std::int64_t ranks = 1;
-  for (std::uint8_t number = 0; number < space_.slots().size(); ++number) {
+  for (std::uint8_t number = 0; number < space_.slot_count(); ++number) {
     const StateSpace::Slot& slot = space_.slots()[number];
     const Rates rates = rates_of(model, space_.mesh(), {slot.axis});
     const bool is_first = number == 0;
@@ -65,7 +65,7 @@ std::int64_t RemainingTime::calls_needed() const {
   std::int64_t calls = 0;
   for (std::size_t dim = 0; dim < space_.dims().size(); ++dim) calls += has_to_be_left(dim) ? 1 : 0;
   std::uint32_t reductions = 0;
-  for (std::uint8_t slot = 0; slot < space_.slots().size(); ++slot) {
+  for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
     const std::uint8_t now = view_.symbols[slot];
     if (now == goal_.symbols[slot] || space_.owed_class(slot, now) < 0) continue;
     if (is_mask(space_.slots()[slot].owed[now - 1U])) continue;  // may only have to be renamed
