@@ -40,9 +40,8 @@ bool Worker::is_idle() {
 
 std::unique_lock<std::mutex> Worker::lock_when_idle() {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (!tasks_.empty() || is_running_) {
-    changed_.wait(lock, [this] { return tasks_.empty() && !is_running_; });
-  }
+  const auto is_free = [this] { return tasks_.empty() && !is_running_ && !is_announcing_; };
+  if (!is_free()) changed_.wait(lock, is_free);
   return lock;
 }
 
@@ -59,12 +58,13 @@ void Worker::run() {
     task = nullptr;
     lock.lock();
     is_running_ = false;
-    changed_.notify_all();
-    if (!announce) continue;
+    is_announcing_ = true;
     lock.unlock();
-    announce();
+    if (announce) announce();
     announce = nullptr;
     lock.lock();
+    is_announcing_ = false;
+    changed_.notify_all();
   }
 }
 

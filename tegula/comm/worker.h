@@ -25,8 +25,10 @@ class Worker {
   void queue(Task task);
   // Runs the task after what is queued: here and now if nothing is.
   void run_in_turn(Task task);
+  // Nothing is queued or running.
   bool is_idle();
-  // Waits until nothing is queued or running. While the lock is held, nothing starts.
+  // Waits until nothing is queued or running and all ends are announced. While the lock is held,
+  // nothing starts.
   std::unique_lock<std::mutex> lock_when_idle();
 
  private:
@@ -36,6 +38,7 @@ class Worker {
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool is_running_ = false;
+  bool is_announcing_ = false;
   bool is_ending_ = false;
   std::thread thread_;
 };

@@ -63,7 +63,9 @@ void check_pair(const DeviceMesh& mesh, const at::Tensor& whole, const Placed& f
   EXPECT_EQ(placements_of(y), to.placements);
   EXPECT_TRUE(at::allclose(full_tensor(y.detach()), whole));
   const at::Tensor cotangent = at::arange(whole.numel(), whole.options()).view(whole.sizes()) + 1;
-  (y * distribute_tensor(cotangent, mesh, to.placements, {std::nullopt, to.order})).sum().backward();
+  (y * distribute_tensor(cotangent, mesh, to.placements, {std::nullopt, to.order}))
+      .sum()
+      .backward();
   ASSERT_TRUE(is_dtensor(x.grad()));
   EXPECT_EQ(placements_of(x.grad()), without_owed(from.placements));
   EXPECT_TRUE(at::allclose(full_tensor(x.grad()), cotangent));
