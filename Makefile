@@ -14,6 +14,7 @@
 PRESET ?= dev
 GROUP ?= all
 BUILD := build/$(PRESET)
+export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
 .PHONY: build demo test test-all bench lint format clean setup

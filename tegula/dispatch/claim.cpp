@@ -108,7 +108,6 @@ class Claims {
     if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse3)) return;
     const std::string own_name = toString(name).substr(space.size() + 2);
     if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
-      if (op.hasKernelForDispatchKey(DispatchKey::Autograd)) return;
       for (DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3}) {
         library(space, key)
             .impl(own_name.c_str(),
