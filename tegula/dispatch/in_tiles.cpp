@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/differentiable.h"
 #include "tegula/dispatch/guards.h"
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/random_fill.h"
@@ -20,15 +21,6 @@ using Results = std::optional<std::vector<c10::IValue>>;
 std::optional<std::size_t> argument_named(const Call& call, const std::string& name) {
   const std::optional<int> index = call.op().schema().argumentIndexWithName(name);
   return index ? std::optional(static_cast<std::size_t>(*index)) : std::nullopt;
-}
-
-// Reductions that are owed are not owed by a fresh tensor.
-Placements without_owed(const DTensorSpec& spec) {
-  Placements placements = spec.placements();
-  for (Placement& placement : placements) {
-    if (owed_reduction(placement)) placement = Replicate();
-  }
-  return placements;
 }
 
 // What the op makes of the whole, without data.
@@ -106,10 +98,8 @@ Fresh like(const Self& self) {
   const TensorMeta meta = whole_result(self.call, self.outer);
   const DeviceMesh& mesh = self.spec().mesh();
   const bool same_shape = meta.shape() == self.spec().shape();
-  const DTensorSpec placed = self.spec().is_partial()
-                                 ? DTensorSpec(mesh, without_owed(self.spec()),
-                                               self.spec().shard_order(), self.spec().meta())
-                                 : self.spec();
+  // reductions that self owes are not owed by a fresh tensor
+  const DTensorSpec placed = gradient_spec(self.spec());
   const DTensorSpec spec = same_shape
                                ? placed.with_meta(meta)
                                : DTensorSpec(mesh, Placements(mesh.ndim(), Replicate()), meta);

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kNoStorage =
     "tegula: a distributed tensor has no storage of its own\n"
     "  hint    use tegula::full_tensor(x) or tegula::to_local(x) to save, print or point into its "
-    "data, and tegula::to_string(x) to print it";
+    "data, and tegula::to_string(x) to print it; torch.compile and fake tensors do not take it";
 
 DTensorSpec all_replicated(const DTensorSpec& spec) {
   return spec.with_placements(Placements(spec.mesh().ndim(), Replicate()));

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tegula/base/error.h"
+#include "tegula/dispatch/differentiable.h"
 #include "tegula/tensor/factories.h"
 
 namespace tegula {
@@ -23,10 +24,7 @@ class Converter {
     if (!is_dtensor(tensor)) become(tensor, placements);
     at::Tensor& grad = tensor.mutable_grad();
     if (grad.defined() && !is_dtensor(grad)) {
-      Placements of_grad = placements_of(tensor);
-      for (Placement& placement : of_grad) {
-        if (owed_reduction(placement)) placement = Replicate();
-      }
+      const Placements of_grad = gradient_spec(spec_of(tensor)).placements();
       grad = distribute_tensor(grad.detach(), mesh_of(tensor), of_grad, options_);
     }
   }

@@ -4,6 +4,7 @@ import unittest
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tegula as tg
 
@@ -157,6 +158,15 @@ class Tensors(unittest.TestCase):
     def test_a_refused_operator_throws_our_error(self):
         with self.assertRaises(tg.UsageError):
             tg.ones((4,), MESH, [tg.Shard(0)]) + torch.arange(4.0)
+
+
+class Limits(unittest.TestCase):
+    def test_what_needs_a_storage_is_refused_in_our_words(self):
+        x = tg.distribute_tensor(same_everywhere(5, 3), MESH, [tg.Shard(0)])
+        compiled = torch.compile(torch.sin, backend="eager")
+        for use in (compiled, copy.deepcopy, torch.Tensor.numpy, FakeTensorMode().from_tensor):
+            with self.assertRaisesRegex(Exception, "no storage of its own"):
+                use(x)
 
 
 class Gradients(unittest.TestCase):
