@@ -113,7 +113,7 @@ void reduce_together(Channel& channel, const Call& call, const std::byte* from, 
   Bytes begin = 0;
   do {
     const Bytes length = std::min(kSlot, bytes - begin);
-    std::memcpy(channel.my_slot(), from + begin, static_cast<std::size_t>(length));
+    if (length > 0) std::memcpy(channel.my_slot(), from + begin, static_cast<std::size_t>(length));
     meet(channel, begin);
     Sources sources;
     for (int member = 0; member < channel.size(); ++member) {
