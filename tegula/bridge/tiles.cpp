@@ -51,13 +51,6 @@ void for_each_box(const TensorSlice& slice,
   choose(0);
 }
 
-at::Tensor view_of(at::Tensor tensor, const Box& box) {
-  for (std::size_t dim = 0; dim < box.size(); ++dim) {
-    tensor = tensor.narrow(static_cast<std::int64_t>(dim), box[dim].begin, box[dim].size);
-  }
-  return tensor;
-}
-
 at::Tensor reduce_two(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
   switch (op) {
     case ReduceOp::Sum:
@@ -95,6 +88,13 @@ std::map<Coordinate, at::Tensor> reduce_axis(const std::map<Coordinate, at::Tens
 }
 
 }  // namespace
+
+at::Tensor view_of(at::Tensor tensor, const Box& box) {
+  for (std::size_t dim = 0; dim < box.size(); ++dim) {
+    tensor = tensor.narrow(static_cast<std::int64_t>(dim), box[dim].begin, box[dim].size);
+  }
+  return tensor;
+}
 
 at::Tensor cut_tile(const at::Tensor& whole, const DTensorSpec& spec,
                     const Coordinate& coordinate) {

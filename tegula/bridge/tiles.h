@@ -11,6 +11,9 @@
 
 namespace tegula {
 
+// The box of a tensor; shares its memory.
+at::Tensor view_of(at::Tensor tensor, const Box& box);
+
 // The rank's tile of a whole tensor that it has in full: a fresh tensor with the strides that
 // local_stride gives. Axes that owe a reduction do not cut; every rank gets the whole there.
 // UsageError if the tensor's shape or element type is not the spec's.

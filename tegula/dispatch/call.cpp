@@ -89,11 +89,11 @@ void Call::find_mesh() {
   for (const TensorPlace& place : tensors_) {
     const Payload* payload = place.payload.get();
     if (!payload) continue;
-    if (!widest_ || payload->spec().mesh() == widest_->spec().mesh()) {
-      if (!widest_) widest_ = payload;
-    } else if (payload->spec().mesh().covers(widest_->spec().mesh())) {
+    if (!widest_) widest_ = payload;
+    const bool is_covered = widest_->spec().mesh().covers(payload->spec().mesh());
+    if (!is_covered && payload->spec().mesh().covers(widest_->spec().mesh())) {
       widest_ = payload;
-    } else if (!widest_->spec().mesh().covers(payload->spec().mesh())) {
+    } else if (!is_covered) {
       throw UsageError("an op cannot mix tensors of meshes that do not cover each other")
           .fact("op", text())
           .fact("one", to_string(widest_->spec()))

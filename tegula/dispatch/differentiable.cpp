@@ -11,6 +11,7 @@
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/tile_layout.h"
 #include "tegula/dispatch/transfer.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
@@ -38,10 +39,6 @@ struct Moved : torch::autograd::Function<Moved> {
   }
 };
 
-DTensorSpec replicated_spec(const DeviceMesh& mesh, const TensorMeta& meta) {
-  return {mesh, Placements(mesh.ndim(), Replicate()), meta};
-}
-
 at::Tensor as_dtensor(const at::Tensor& grad, const DeviceMesh& mesh, const World& world) {
   if (payload_of(grad)) return grad;
   const DTensorSpec spec = replicated_spec(mesh, meta_of(grad));
@@ -51,8 +48,7 @@ at::Tensor as_dtensor(const at::Tensor& grad, const DeviceMesh& mesh, const Worl
 // Where a tensor's data is, for moving it.
 struct Origin {
   explicit Origin(const Payload& payload)
-      : spec(payload.link() ? replicated_spec(payload.spec().mesh(), payload.spec().meta())
-                            : payload.spec()),
+      : spec(payload.link() ? replicated_spec(payload.spec()) : payload.spec()),
         tile(payload.coordinate() ? payload.resolved_tile() : no_tile(payload.spec())) {}
   DTensorSpec spec;
   at::Tensor tile;
@@ -87,14 +83,6 @@ PayloadPtr moved_payload(const Payload& payload, const DTensorSpec& to, When whe
 
 }  // namespace
 
-DTensorSpec gradient_spec(const DTensorSpec& spec) {
-  Placements placements = spec.placements();
-  for (Placement& placement : placements) {
-    if (owed_reduction(placement)) placement = Replicate();
-  }
-  return {spec.mesh(), placements, spec.shard_order(), spec.meta()};
-}
-
 at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, When when,
                    const std::optional<at::ScalarType>& wire) {
   // what is moved lies densely in its new place
@@ -110,8 +98,8 @@ at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, When whe
       }),
       Move([payload, to, wire](const at::Tensor& grad) {
         const at::Tensor placed = as_dtensor(grad, to.mesh(), payload->world());
-        return move_to(placed, gradient_spec(payload->spec()).with_meta(meta_of(placed)), When::Now,
-                       wire);
+        return move_to(placed, with_reductions_done(payload->spec()).with_meta(meta_of(placed)),
+                       When::Now, wire);
       }));
   return shares ? sharing_version(std::move(result), tensor) : result;
 }
@@ -154,7 +142,7 @@ at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec) {
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload) {
   const at::Tensor placed = as_dtensor(grad, payload.spec().mesh(), payload.world());
   const PayloadPtr held = payload_of(placed);
-  const DTensorSpec wanted = gradient_spec(payload.spec()).with_meta(dense(meta_of(placed)));
+  const DTensorSpec wanted = with_reductions_done(payload.spec()).with_meta(dense(meta_of(placed)));
   return held->spec() == wanted && !held->link() ? placed
                                                  : move_to(placed, wanted, When::Now, std::nullopt);
 }

@@ -10,9 +10,6 @@
 
 namespace tegula {
 
-// Placements and order of a gradient: those of the tensor, with owed reductions done.
-DTensorSpec gradient_spec(const DTensorSpec& spec);
-
 enum class When { Now, Later };
 
 // `tensor` by another spec of the same shape and dtype, on any mesh of its world.

@@ -8,10 +8,11 @@
 #include <map>
 
 #include "tegula/bridge/torch_types.h"
-#include "tegula/dispatch/differentiable.h"
 #include "tegula/dispatch/guards.h"
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/random_fill.h"
+#include "tegula/dispatch/tile_layout.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
@@ -35,9 +36,7 @@ TensorMeta whole_result(const Call& call, const at::Tensor& self) {
 }
 
 at::Tensor empty_tile(const DTensorSpec& spec, const std::optional<Coordinate>& at) {
-  if (!at) return no_tile(spec);
-  return at::empty_strided(local_shape(spec, *at), local_stride(spec, *at),
-                           at::TensorOptions(scalar_type_of(spec.meta().dtype())));
+  return at ? new_tile(spec, *at, at::kCPU) : no_tile(spec);
 }
 
 bool makes_plain_strided(const Call& call) {
@@ -96,13 +95,11 @@ struct Fresh {
 // Placed as self if the shape is the same, else replicated.
 Fresh like(const Self& self) {
   const TensorMeta meta = whole_result(self.call, self.outer);
-  const DeviceMesh& mesh = self.spec().mesh();
   const bool same_shape = meta.shape() == self.spec().shape();
   // reductions that self owes are not owed by a fresh tensor
-  const DTensorSpec placed = gradient_spec(self.spec());
-  const DTensorSpec spec = same_shape
-                               ? placed.with_meta(meta)
-                               : DTensorSpec(mesh, Placements(mesh.ndim(), Replicate()), meta);
+  const DTensorSpec placed = with_reductions_done(self.spec());
+  const DTensorSpec spec =
+      same_shape ? placed.with_meta(meta) : replicated_spec(self.spec().mesh(), meta);
   const at::Tensor tile = empty_tile(spec, self.at());
   return {outer_tensor(tile, spec, self.world()), tile, spec};
 }
@@ -195,10 +192,7 @@ Results randint_like_between(const Self& self) {
 // if reductions are owed or it has no tile of its own.
 struct Operand {
   explicit Operand(const Self& self)
-      : spec(self.has_true_tile() ? self.spec()
-                                  : DTensorSpec(self.spec().mesh(),
-                                                Placements(self.spec().mesh().ndim(), Replicate()),
-                                                self.spec().meta())),
+      : spec(self.has_true_tile() ? self.spec() : replicated_spec(self.spec())),
         data(!self.at() ? no_tile(spec)
                         : (self.has_true_tile() ? self.payload->tile() : self.payload->whole())) {}
   DTensorSpec spec;
@@ -236,18 +230,16 @@ Results dropout(const Self& self) {
   const Operand input(self);
   const bool drops = train.isNone() || train.toBool();
   const Draw draw = self.draw();
+  const DTensorSpec mask_spec = input.spec.with_meta(
+      TensorMeta(input.spec.shape(), input.spec.meta().stride(), dtype_of(at::kBool)));
   const at::Tensor mask = at::empty_like(input.data, at::TensorOptions(at::kBool));
   if (!drops) {
     mask.fill_(true);
   } else if (self.at()) {
-    const DTensorSpec mask_spec = input.spec.with_meta(
-        TensorMeta(input.spec.shape(), input.spec.meta().stride(), dtype_of(at::kBool)));
     fill_random(mask, mask_spec, *self.at(), Bernoulli{1 - p}, draw);
   }
   const double scale = !drops ? 1 : (p == 1 ? 0 : 1 / (1 - p));
   const at::Tensor output = input.data * mask * scale;
-  const DTensorSpec mask_spec = input.spec.with_meta(
-      TensorMeta(input.spec.shape(), input.spec.meta().stride(), dtype_of(at::kBool)));
   return {{outer_tensor(output, input.spec, self.world()),
            outer_tensor(mask, mask_spec, self.world())}};
 }

@@ -4,13 +4,10 @@
 #include "tegula/dispatch/payload.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "tegula/base/error.h"
-#include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/tile_layout.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
@@ -19,10 +16,6 @@ constexpr const char* kNoStorage =
     "tegula: a distributed tensor has no storage of its own\n"
     "  hint    use tegula::full_tensor(x) or tegula::to_local(x) to save, print or point into its "
     "data, and tegula::to_string(x) to print it; torch.compile and fake tensors do not take it";
-
-DTensorSpec all_replicated(const DTensorSpec& spec) {
-  return spec.with_placements(Placements(spec.mesh().ndim(), Replicate()));
-}
 
 }  // namespace
 
@@ -36,7 +29,7 @@ at::Tensor Payload::resolved_tile() const { return tile().resolve_conj().resolve
 at::Tensor Payload::whole() const {
   if (link_ || spec_.is_replicated() || !coordinate()) return tile();
   const DTensorSpec from = spec_.with_meta(dense(spec_.meta()));
-  return redistribute_tile(world_, resolved_tile(), from, all_replicated(from));
+  return redistribute_tile(world_, resolved_tile(), from, replicated_spec(from));
 }
 
 void Payload::write(const at::Tensor& whole) const {
@@ -51,7 +44,8 @@ void Payload::write(const at::Tensor& whole) const {
   const at::Tensor mine = tile();
   if (mine.is_same(whole)) return;
   const DTensorSpec to = spec_.with_meta(dense(spec_.meta()));
-  mine.copy_(redistribute_tile(world_, whole.resolve_conj().resolve_neg(), all_replicated(to), to));
+  mine.copy_(
+      redistribute_tile(world_, whole.resolve_conj().resolve_neg(), replicated_spec(to), to));
 }
 
 at::Tensor outer_tensor(PayloadPtr payload) {
@@ -85,22 +79,8 @@ void install(const at::Tensor& outer, PayloadPtr payload) {
 
 at::Tensor no_tile(const DTensorSpec& spec) { return no_tile(spec, at::kCPU); }
 
-at::Tensor in_tile_layout(const at::Tensor& local, const DTensorSpec& spec, const Coordinate& at) {
-  check_tile(local, spec, at);
-  const Shape stride = tile_stride(spec, at);
-  bool fits = true;
-  for (std::int64_t dim = 0; dim < local.dim(); ++dim) {
-    fits = fits &&
-           (local.size(dim) == 1 || local.stride(dim) == stride[static_cast<std::size_t>(dim)]);
-  }
-  if (fits || local.numel() == 0) return local;
-  at::Tensor tile = new_tile(spec, at, local.device());
-  tile.copy_(local);
-  return tile;
-}
-
 at::Tensor replicated(const at::Tensor& whole, const DeviceMesh& mesh, const World& world) {
-  const DTensorSpec spec(mesh, Placements(mesh.ndim(), Replicate()), meta_of(whole));
+  const DTensorSpec spec = replicated_spec(mesh, meta_of(whole));
   const bool outside = !mesh.coordinate_of(world.rank());
   return outer_tensor(outside ? no_tile(spec) : whole, spec, world);
 }

@@ -94,8 +94,5 @@ at::Tensor replicated(const at::Tensor& whole, const DeviceMesh& mesh, const Wor
 
 // What a rank outside of the mesh holds: no elements, shape [0].
 at::Tensor no_tile(const DTensorSpec& spec);
-// A local tensor as the tile at this coordinate: itself if its strides are the tile's, else a copy.
-// UsageError if it has not the tile's shape or dtype.
-at::Tensor in_tile_layout(const at::Tensor& local, const DTensorSpec& spec, const Coordinate& at);
 
 }  // namespace tegula

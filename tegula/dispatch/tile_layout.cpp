@@ -76,12 +76,11 @@ void check_tile(const at::Tensor& tile, const DTensorSpec& spec, const Coordinat
       .hint("check the tile's shape and element type");
 }
 
-at::Tensor view_of(const at::Tensor& tensor, const Box& box) {
-  at::Tensor view = tensor;
-  for (std::size_t dim = 0; dim < box.size(); ++dim) {
-    view = view.narrow(static_cast<std::int64_t>(dim), box[dim].begin, box[dim].size);
-  }
-  return view;
+at::Tensor in_tile_layout(const at::Tensor& local, const DTensorSpec& spec,
+                          const Coordinate& coordinate) {
+  check_tile(local, spec, coordinate);
+  if (lies_as(local, tile_stride(spec, coordinate))) return local;
+  return new_tile(spec, coordinate, local.device()).copy_(local);
 }
 
 }  // namespace tegula

@@ -22,10 +22,12 @@ at::Tensor no_tile(const DTensorSpec& spec, at::Device device);
 at::Tensor laid_out(const at::Tensor& tensor, const DTensorSpec& spec, const Coordinate& coordinate,
                     const at::Tensor& origin);
 
+// A local tensor as the tile at this coordinate: itself if its strides are the tile's, else a copy.
+// UsageError if it has not the tile's shape or element type.
+at::Tensor in_tile_layout(const at::Tensor& local, const DTensorSpec& spec,
+                          const Coordinate& coordinate);
+
 // UsageError unless the tensor has the shape and element type of the tile at this coordinate.
 void check_tile(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& coordinate);
-
-// The box of a tensor; shares its memory.
-at::Tensor view_of(const at::Tensor& tensor, const Box& box);
 
 }  // namespace tegula

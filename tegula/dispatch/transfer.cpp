@@ -11,20 +11,14 @@
 #include <set>
 
 #include "tegula/base/error.h"
+#include "tegula/bridge/tiles.h"
 #include "tegula/dispatch/redistribute_tile.h"
 #include "tegula/dispatch/tile_layout.h"
 #include "tegula/plan/deliveries.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
-
-DTensorSpec with_reductions_done(const DTensorSpec& spec) {
-  Placements placements = spec.placements();
-  for (Placement& placement : placements) {
-    if (owed_reduction(placement)) placement = Replicate();
-  }
-  return {spec.mesh(), placements, spec.shard_order(), spec.meta()};
-}
 
 // The ranks of both meshes, all fibers, ascending.
 std::vector<int> ranks_of(const DeviceMesh& a, const DeviceMesh& b) {

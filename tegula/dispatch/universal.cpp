@@ -1,6 +1,6 @@
 // The idea: gather each operand once, however often it appears; a view without data of its own is
-// looked at through its gathered base, so that writes to several views of one tensor meet. After
-// the op, every tensor that was written takes its tile back.
+// looked at through its gathered base. After the op, every tensor that was written takes its tile
+// back.
 #include "tegula/dispatch/universal.h"
 
 #include <ATen/ATen.h>
@@ -8,9 +8,9 @@
 #include <map>
 
 #include "tegula/base/error.h"
-#include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/local_call.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
@@ -48,10 +48,9 @@ Placements refitted(const DTensorSpec& spec, std::int64_t ndim) {
 void install_resized(const at::Tensor& outer, const Payload& payload, const at::Tensor& whole) {
   const DTensorSpec spec(payload.spec().mesh(), refitted(payload.spec(), whole.dim()),
                          meta_of(whole));
-  const DTensorSpec replicated = spec.with_placements(Placements(spec.mesh().ndim(), Replicate()));
-  install(outer,
-          c10::make_intrusive<Payload>(redistribute_tile(payload.world(), whole, replicated, spec),
-                                       spec, payload.world(), Payload::Layout::Regular));
+  install(outer, c10::make_intrusive<Payload>(
+                     redistribute_tile(payload.world(), whole, replicated_spec(spec), spec), spec,
+                     payload.world(), Payload::Layout::Regular));
 }
 
 at::Tensor distributed(const at::Tensor& result, const Call& call) {
@@ -103,11 +102,6 @@ std::vector<c10::IValue> imagined_results(const Call& call) {
   }
 }
 
-std::vector<c10::IValue> run_outside(const Call& call) {
-  std::vector<c10::IValue> results = imagined_results(call);
-  return distributed_results(call, results);
-}
-
 }  // namespace
 
 void check_readable(const Call& call) {
@@ -140,7 +134,9 @@ std::vector<c10::IValue> run_universal(const Call& call) {
 std::vector<c10::IValue> run_universal(
     const Call& call, const std::function<std::vector<c10::IValue>(const PlainOp&)>& around) {
   check_readable(call);
-  if (!call.mesh().coordinate_of(call.world().rank())) return run_outside(call);
+  if (!call.mesh().coordinate_of(call.world().rank())) {
+    return distributed_results(call, imagined_results(call));
+  }
   WholeOperands wholes;
   std::vector<c10::IValue> arguments = call.arguments();
   std::vector<std::pair<const TensorPlace*, at::Tensor>> written;

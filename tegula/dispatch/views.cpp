@@ -12,6 +12,7 @@
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/local_call.h"
+#include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 #include "tegula/spec/views.h"
 
@@ -311,8 +312,7 @@ at::Tensor without_data(const at::Tensor& outer) {
 }
 
 PayloadPtr linked(const PayloadPtr& self, const View& view, const TensorMeta& meta) {
-  const DTensorSpec spec(self->spec().mesh(), Placements(self->spec().mesh().ndim(), Replicate()),
-                         meta);
+  const DTensorSpec spec = replicated_spec(self->spec().mesh(), meta);
   // the call dies with this function; the link keeps what it needs of it
   std::vector<c10::IValue> arguments = view.call.arguments();
   arguments[*view.call.facts().viewed] = c10::IValue();

@@ -10,6 +10,7 @@
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/payload.h"
 #include "tegula/dispatch/transfer.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
@@ -29,7 +30,7 @@ DTensorSpec spec_for(const DeviceMesh& mesh, const Placements& placements, const
 
 DTensorSpec gradient_spec_for(const DTensorSpec& spec,
                               const std::optional<Placements>& grad_placements) {
-  return grad_placements ? spec.with_placements(*grad_placements) : gradient_spec(spec);
+  return grad_placements ? spec.with_placements(*grad_placements) : with_reductions_done(spec);
 }
 
 void check_can_be_distributed(const at::Tensor& tensor) {
@@ -84,8 +85,7 @@ at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
           *options.source == -1 ? mesh.rank_at(Coordinate(mesh.ndim(), 0)) : *options.source;
       tile = scatter_from(world, whole, source, spec);
     } else if (mesh.coordinate_of(world.rank())) {
-      const DTensorSpec everywhere = spec.with_placements(Placements(mesh.ndim(), Replicate()));
-      tile = redistribute_tile(world, whole, everywhere, spec);
+      tile = redistribute_tile(world, whole, replicated_spec(spec), spec);
       if (tile.is_same(whole)) tile = whole.clone();
     } else {
       tile = no_tile(spec);
@@ -102,8 +102,7 @@ at::Tensor to_local(const at::Tensor& tensor, const std::optional<Placements>& g
 
 at::Tensor full_tensor(const at::Tensor& tensor, const std::optional<Placements>& grad_placements) {
   const PayloadPtr payload = payload_or_throw(tensor, "full_tensor");
-  const DTensorSpec whole =
-      payload->spec().with_placements(Placements(payload->spec().mesh().ndim(), Replicate()));
+  const DTensorSpec whole = replicated_spec(payload->spec());
   return unwrap_tile(move_to(tensor, whole, When::Now, std::nullopt),
                      gradient_spec_for(whole, grad_placements));
 }

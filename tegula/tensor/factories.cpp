@@ -11,6 +11,7 @@
 #include "tegula/dispatch/payload.h"
 #include "tegula/dispatch/random_fill.h"
 #include "tegula/dispatch/tile_layout.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
@@ -31,7 +32,7 @@ at::Tensor made(const Shape& shape, at::ScalarType type, const DeviceMesh& mesh,
   claim_operators();
   const World world = World::of(mesh);
   const DTensorSpec spec(mesh, placements, TensorMeta(shape, dtype_of(type)));
-  const DTensorSpec filled = gradient_spec(spec);
+  const DTensorSpec filled = with_reductions_done(spec);
   at::Tensor result;
   {
     const BelowAutograd below;

@@ -13,6 +13,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/call.h"
 #include "tegula/dispatch/differentiable.h"
+#include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 #include "tegula/tensor/dtensor.h"
 
@@ -270,7 +271,7 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
   }();
   const DTensorSpec grad_spec = options.grad_placements
                                     ? spec.with_placements(*options.grad_placements)
-                                    : gradient_spec(spec);
+                                    : with_reductions_done(spec);
   return wrap_tile(local, spec, grad_spec, world);
 }
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "tegula/base/error.h"
-#include "tegula/dispatch/differentiable.h"
+#include "tegula/spec/placed_otherwise.h"
 #include "tegula/tensor/factories.h"
 
 namespace tegula {
@@ -24,7 +24,7 @@ class Converter {
     if (!is_dtensor(tensor)) become(tensor, placements);
     at::Tensor& grad = tensor.mutable_grad();
     if (grad.defined() && !is_dtensor(grad)) {
-      const Placements of_grad = gradient_spec(spec_of(tensor)).placements();
+      const Placements of_grad = with_reductions_done(spec_of(tensor)).placements();
       grad = distribute_tensor(grad.detach(), mesh_of(tensor), of_grad, options_);
     }
   }

@@ -1,0 +1,15 @@
+// Specs of the same tensor placed otherwise.
+#pragma once
+
+#include "tegula/spec/dtensor_spec.h"
+
+namespace tegula {
+
+// Every rank of the mesh holds the whole.
+DTensorSpec replicated_spec(const DeviceMesh& mesh, const TensorMeta& meta);
+DTensorSpec replicated_spec(const DTensorSpec& spec);
+
+// Replicated where a reduction is owed; shards stay, in their order.
+DTensorSpec with_reductions_done(const DTensorSpec& spec);
+
+}  // namespace tegula
