@@ -3,23 +3,38 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace tegula {
 
+// What of an argument a decision depends on.
+enum class ArgumentKind : std::uint8_t {
+  Tensor,
+  TensorList,
+  Value,  // its value: a dim, a size, a flag
+  Type    // only whether it is there and of which type: a number that the op computes with
+};
+
 struct OpFacts {
   explicit OpFacts(const c10::OperatorHandle& op);
 
   std::string name;                                   // "aten::add.Tensor"
+  std::vector<ArgumentKind> kinds;                    // per argument
   std::vector<bool> written;                          // per argument
+  std::vector<bool> is_out;                           // per argument: only there for the result
   std::vector<std::optional<std::size_t>> return_is;  // per return: the written argument that it is
   std::optional<std::size_t> viewed;                  // the argument that the results are views of
   std::optional<std::size_t> generator;               // the argument that is a random generator
   bool is_random = false;
   bool writes = false;   // some argument
   bool has_out = false;  // an argument that is for the result
+  // The op whose rule applies: itself, the one that it is the in-place or out= form of, or the one
+  // that it applies to each member of its lists.
+  std::string rule;
+  bool is_by_member = false;
 };
 
 }  // namespace tegula

@@ -1,13 +1,13 @@
 // The idea: libtorch itself says what the view looks like on the whole (run on a tensor without
 // data). If no dim is cut the tile is the whole as far as views go, and takes the same op. If one
-// is, a small table says which dims go where (spec/views.h) and which op makes the tile's part.
+// is, a small table says which dims go where (spec/views.h) and which call makes the tile's part.
 // What is not in the table, or mixes shards, is a Link.
 #include "tegula/dispatch/views.h"
 
 #include <ATen/ATen.h>
-#include <ATen/TensorUtils.h>
 
 #include <map>
+#include <mutex>
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
@@ -22,7 +22,7 @@ namespace {
 using Layout = Payload::Layout;
 using Dims = std::vector<std::optional<std::int64_t>>;
 
-// One result of one view op, as a function of the tensor that is viewed.
+// One result of one view op.
 struct View {
   const Call& call;
   int member = -1;  // of a list of results
@@ -38,17 +38,28 @@ struct View {
   const c10::IValue& argument(std::size_t index) const { return call.arguments()[index]; }
 };
 
-// A tile's part of a view.
+// A tile's part of a view: the call that makes it, and what it is.
 struct TileView {
-  at::Tensor tile;
+  TileCall call;
+  int member;  // of the call's results; -1 if it has one
   DTensorSpec spec;
   Layout layout;
 };
 
+const c10::OperatorHandle& operator_named(const char* name, const char* overload) {
+  static std::mutex mutex;
+  static std::map<std::string, c10::OperatorHandle> known;
+  const std::lock_guard lock(mutex);
+  const std::string full = std::string(name) + "." + overload;
+  const auto found = known.find(full);
+  if (found != known.end()) return found->second;
+  return known.emplace(full, c10::Dispatcher::singleton().findSchemaOrThrow(name, overload))
+      .first->second;
+}
+
 struct Viewed {
   const Payload& self;
   const Coordinate& at;
-  const at::Tensor tile;
   TensorMeta meta;  // of the whole view
   const View& view;
 
@@ -64,24 +75,27 @@ struct Viewed {
     for (std::int64_t dim = 0; dim < self.spec().ndim(); ++dim) dims.push_back(dim);
     return dims;
   }
-  // The same op on the tile, its dims going where the whole's go.
-  std::optional<TileView> moved(const Dims& to, at::Tensor tile_view) const {
+  TileCall same_call() const { return {view.call.op(), view.call.arguments()}; }
+  // A call on the tile, its dims going where the whole's go.
+  std::optional<TileView> moved(const Dims& to, TileCall call, int member = -1) const {
     std::optional<DTensorSpec> spec = with_dims_moved(self.spec(), to, meta);
     if (!spec) return std::nullopt;
-    return TileView{std::move(tile_view), std::move(*spec), self.layout()};
+    return TileView{std::move(call), member, std::move(*spec), self.layout()};
+  }
+  // ... by the same op.
+  std::optional<TileView> moved(const Dims& to) const {
+    return moved(to, same_call(), view.member);
   }
 };
 
 using ViewOnTile = std::optional<TileView> (*)(const Viewed&);
 
-std::optional<TileView> dims_stay(const Viewed& v) {
-  return v.moved(v.same_dims(), v.view(v.tile));
-}
+std::optional<TileView> dims_stay(const Viewed& v) { return v.moved(v.same_dims()); }
 
 std::optional<TileView> swap_dims(const Viewed& v, std::int64_t a, std::int64_t b) {
   Dims to = v.same_dims();
   std::swap(to[static_cast<std::size_t>(a)], to[static_cast<std::size_t>(b)]);
-  return v.moved(to, v.view(v.tile));
+  return v.moved(to);
 }
 
 std::optional<TileView> transpose(const Viewed& v) {
@@ -99,7 +113,7 @@ std::optional<TileView> permute(const Viewed& v) {
   for (std::int64_t dim : v.view.argument(1).toIntVector()) {
     to[static_cast<std::size_t>(v.wrapped(dim))] = place++;
   }
-  return v.moved(to, v.view(v.tile));
+  return v.moved(to);
 }
 
 std::optional<TileView> unsqueeze(const Viewed& v) {
@@ -108,7 +122,7 @@ std::optional<TileView> unsqueeze(const Viewed& v) {
   for (auto& dim : to) {
     if (*dim >= at) ++*dim;
   }
-  return v.moved(to, v.view(v.tile));
+  return v.moved(to);
 }
 
 // `gone`: dims asked to go; those of size 1 do.
@@ -124,7 +138,7 @@ std::optional<TileView> without_dims(const Viewed& v, const std::vector<std::int
     to.push_back(goes ? std::nullopt : std::optional(place++));
     if (goes) removed.push_back(dim);
   }
-  return v.moved(to, at::squeeze(v.tile, removed));
+  return v.moved(to, {operator_named("aten::squeeze", "dims"), {c10::IValue(), removed}});
 }
 
 std::optional<TileView> squeeze(const Viewed& v) {
@@ -152,9 +166,9 @@ std::optional<TileView> expand(const Viewed& v) {
     if (!v.is_cut(dim)) continue;
     const auto place = static_cast<std::size_t>(dim + added);
     if (sizes[place] != v.self.spec().shape()[static_cast<std::size_t>(dim)]) return std::nullopt;
-    sizes[place] = v.tile.size(dim);
+    sizes[place] = v.self.spec().dim_cuts()[static_cast<std::size_t>(dim)].local_size(v.at);
   }
-  return v.moved(to, v.tile.expand(sizes));
+  return v.moved(to, {operator_named("aten::expand", ""), {c10::IValue(), sizes, false}});
 }
 
 std::optional<TileView> slice_dim(const Viewed& v, const DimSlice& slice) {
@@ -165,7 +179,10 @@ std::optional<TileView> slice_dim(const Viewed& v, const DimSlice& slice) {
     const DimCut& cut = v.self.spec().dim_cuts()[static_cast<std::size_t>(slice.dim)];
     mine = slice_within(slice, cut.intervals(v.at).front());
   }
-  return TileView{at::slice(v.tile, slice.dim, mine.begin, mine.end, mine.step), std::move(*spec),
+  return TileView{{operator_named("aten::slice", "Tensor"),
+                   {c10::IValue(), slice.dim, mine.begin, mine.end, mine.step}},
+                  -1,
+                  std::move(*spec),
                   slice.step == 1 ? v.self.layout() : Layout::Other};
 }
 
@@ -210,7 +227,7 @@ std::optional<TileView> select(const Viewed& v) {
   for (std::int64_t dim = gone + 1; dim < v.self.spec().ndim(); ++dim) {
     to[static_cast<std::size_t>(dim)] = dim - 1;
   }
-  return v.moved(to, v.view(v.tile));
+  return v.moved(to);
 }
 
 std::optional<TileView> diagonal(const Viewed& v) {
@@ -222,7 +239,7 @@ std::optional<TileView> diagonal(const Viewed& v) {
     if (dim != a && dim != b) to[static_cast<std::size_t>(dim)] = place++;
   }
   if (v.is_cut(a) || v.is_cut(b)) return std::nullopt;
-  std::optional<TileView> result = v.moved(to, v.view(v.tile));
+  std::optional<TileView> result = v.moved(to);
   if (result) result->layout = Layout::Other;
   return result;
 }
@@ -241,20 +258,18 @@ std::optional<TileView> view_as_complex(const Viewed& v) {
   if (v.is_cut(last)) return std::nullopt;
   Dims to = v.same_dims();
   to.back() = std::nullopt;
-  return v.moved(to, v.view(v.tile));
+  return v.moved(to);
 }
 
 std::optional<TileView> view(const Viewed& v) {
   if (v.self.layout() == Layout::Other) return std::nullopt;
   std::optional<DTensorSpec> spec = regrouped(v.self.spec(), v.meta);
   if (!spec) return std::nullopt;
-  const Shape sizes = local_shape(*spec, v.at);
-  if (!at::detail::computeStride(v.tile.sizes(), v.tile.strides(), sizes)) {
-    throw InternalError("a tile cannot be viewed as the whole can")
-        .fact("self", to_string(v.self.spec()))
-        .fact("view", to_string(*spec));
-  }
-  return TileView{v.tile.view(sizes), std::move(*spec), v.self.layout()};
+  Shape sizes = local_shape(*spec, v.at);
+  return TileView{{operator_named("aten::view", ""), {c10::IValue(), std::move(sizes)}},
+                  -1,
+                  std::move(*spec),
+                  v.self.layout()};
 }
 
 std::optional<TileView> view_as_type(const Viewed& v) {
@@ -274,6 +289,7 @@ const std::map<std::string, ViewOnTile>& views_on_tiles() {
       {"aten::view_as_real", dims_stay},
       {"aten::view_as_complex", view_as_complex},
       {"aten::view", view},
+      {"aten::_unsafe_view", view},
       {"aten::view.dtype", view_as_type},
       {"aten::t", matrix_transpose},
       {"aten::transpose.int", transpose},
@@ -332,30 +348,20 @@ PayloadPtr linked(const PayloadPtr& self, const View& view, const TensorMeta& me
   return c10::make_intrusive<Payload>(std::move(link), spec, self->world());
 }
 
-PayloadPtr view_payload(const PayloadPtr& self, const View& view, const at::Tensor& whole_view) {
-  const std::optional<Coordinate> at = self->coordinate();
-  const TensorMeta meta = meta_of(whole_view);
-  if (!self->link() && !self->spec().is_sharded()) {
-    const at::Tensor tile = at ? view(self->tile()) : at::Tensor();
-    const DTensorSpec spec = self->spec().with_meta(meta);
-    return c10::make_intrusive<Payload>(tile.defined() ? tile : no_tile(spec), spec, self->world(),
-                                        self->layout());
+// None if no rank can make its part of its own tile.
+std::optional<TileView> tile_view(const Payload& self, const View& view, const TensorMeta& meta) {
+  if (self.link()) return std::nullopt;
+  if (!self.spec().is_sharded()) {
+    return TileView{{view.call.op(), view.call.arguments()},
+                    view.member,
+                    self.spec().with_meta(meta),
+                    self.layout()};
   }
   const auto found = views_on_tiles().find(view.call.facts().name);
-  if (!self->link() && found != views_on_tiles().end()) {
-    // a rank outside of the mesh asks as if it were the first, for the spec alone
-    const Coordinate place = at ? *at : Coordinate(self->spec().mesh().ndim(), 0);
-    const at::Tensor tile =
-        at ? self->tile()
-           : at::empty_strided(
-                 local_shape(self->spec(), place), local_stride(self->spec(), place),
-                 whole_view.options().dtype(scalar_type_of(self->spec().meta().dtype())));
-    if (std::optional<TileView> result = found->second({*self, place, tile, meta, view})) {
-      return c10::make_intrusive<Payload>(at ? result->tile : no_tile(result->spec), result->spec,
-                                          self->world(), result->layout);
-    }
-  }
-  return linked(self, view, meta);
+  if (found == views_on_tiles().end()) return std::nullopt;
+  // a rank outside of the mesh asks as if it were the first, for the spec alone
+  const std::optional<Coordinate> at = self.coordinate();
+  return found->second({self, at ? *at : Coordinate(self.spec().mesh().ndim(), 0), meta, view});
 }
 
 // Strides mean something only where each rank has the whole, or where the whole has no gaps and is
@@ -368,39 +374,114 @@ void check_strided_access(const Call& call, const at::Tensor& outer, const Paylo
       .hint("use slices, or redistribute self to replicated first");
 }
 
-std::vector<ViewResult> views_by(const Call& call) {
+const PayloadPtr viewed_payload(const Call& call) {
+  const PayloadPtr self = payload_of(call.arguments()[*call.facts().viewed].toTensor());
+  if (self) return self;
+  throw UsageError("a view of a plain tensor cannot depend on a DTensor")
+      .fact("op", call.text())
+      .hint("distribute the tensor first");
+}
+
+// What libtorch makes of the whole, without data.
+c10::IValue whole_views(const Call& call) {
   const std::size_t viewed = *call.facts().viewed;
   const at::Tensor outer = call.arguments()[viewed].toTensor();
-  const PayloadPtr self = payload_of(outer);
-  if (!self) {
-    throw UsageError("a view of a plain tensor cannot depend on a DTensor")
-        .fact("op", call.text())
-        .hint("distribute the tensor first");
+  if (call.facts().name == "aten::as_strided") {
+    check_strided_access(call, outer, *viewed_payload(call));
   }
-  if (call.facts().name == "aten::as_strided") check_strided_access(call, outer, *self);
   std::vector<c10::IValue> arguments = call.arguments();
   arguments[viewed] = without_data(outer);
-  const c10::IValue whole = call_plain(call.op(), std::move(arguments)).front();
+  return call_plain(call.op(), std::move(arguments)).front();
+}
+
+// libtorch gives a view's strides as it has worked them out from the whole's; a tile has its own.
+template <class Answer>
+auto as_view(const Call& call, Answer answer) {
+  if (call.facts().name != "aten::_reshape_alias") return answer(call);
+  const c10::OperatorHandle& view = operator_named("aten::view", "");
+  static const OpFacts facts(view);
+  return answer(Call(view, facts, {call.arguments()[0], call.arguments()[1]}));
+}
+
+std::optional<ViewPlan> plan_by(const Call& call) {
+  const PayloadPtr self = viewed_payload(call);
+  if (self->link()) return std::nullopt;
+  const std::int64_t offset = call.arguments()[*call.facts().viewed].toTensor().storage_offset();
+  const c10::IValue whole = whole_views(call);
+  ViewPlan plan{*call.facts().viewed, {}, {}, !whole.isTensor()};
+  const std::vector<at::Tensor> views =
+      whole.isTensor() ? std::vector<at::Tensor>{whole.toTensor()} : whole.toTensorVector();
+  for (std::size_t k = 0; k < views.size(); ++k) {
+    const int member = plan.is_list ? static_cast<int>(k) : -1;
+    std::optional<TileView> view = tile_view(*self, View{call, member}, meta_of(views[k]));
+    if (!view) return std::nullopt;
+    // a call that gives all members is made once
+    if (view->member <= 0) plan.calls.push_back(std::move(view->call));
+    plan.results.push_back({plan.calls.size() - 1, view->member, view->spec, view->layout,
+                            views[k].storage_offset() - offset});
+  }
+  for (TileCall& one : plan.calls) one.arguments[plan.viewed] = c10::IValue();
+  return plan;
+}
+
+std::vector<ViewResult> links_by(const Call& call) {
+  const PayloadPtr self = viewed_payload(call);
+  const c10::IValue whole = whole_views(call);
   if (whole.isTensor()) {
     const at::Tensor one = whole.toTensor();
-    return {{view_payload(self, View{call, -1}, one), one.storage_offset()}};
+    return {{linked(self, View{call, -1}, meta_of(one)), one.storage_offset()}};
   }
   std::vector<ViewResult> results;
   for (const at::Tensor& one : whole.toTensorVector()) {
     const View view{call, static_cast<int>(results.size())};
-    results.push_back({view_payload(self, view, one), one.storage_offset()});
+    results.push_back({linked(self, view, meta_of(one)), one.storage_offset()});
   }
   return results;
 }
 
 }  // namespace
 
+std::optional<ViewPlan> plan_views(const Call& call) { return as_view(call, plan_by); }
+
+std::vector<ViewResult> views_by_plan(const ViewPlan& plan, const Payload& self,
+                                      std::int64_t storage_offset) {
+  const bool is_inside = self.coordinate().has_value();
+  std::vector<c10::IValue> made;
+  if (is_inside) {
+    const BelowAutograd below;
+    const at::Tensor tile = self.tile();
+    for (const TileCall& call : plan.calls) {
+      torch::jit::Stack stack = call.arguments;
+      stack[plan.viewed] = tile;
+      call.op.callBoxed(stack);
+      made.push_back(std::move(stack.front()));
+    }
+  }
+  std::vector<ViewResult> results;
+  results.reserve(plan.results.size());
+  for (const ViewPlan::Result& result : plan.results) {
+    at::Tensor tile;
+    if (!is_inside) {
+      tile = no_tile(result.spec);
+    } else if (result.member < 0) {
+      tile = made[result.call].toTensor();
+    } else {
+      tile = made[result.call].toListRef()[static_cast<std::size_t>(result.member)].toTensor();
+    }
+    results.push_back({c10::make_intrusive<Payload>(std::move(tile), result.spec, self.world(),
+                                                    result.layout),
+                       storage_offset + result.offset});
+  }
+  return results;
+}
+
 std::vector<ViewResult> views_of(const Call& call) {
-  if (call.facts().name != "aten::_reshape_alias") return views_by(call);
-  // a view whose strides libtorch has worked out from the whole's; a tile has its own
-  const c10::OperatorHandle view = c10::Dispatcher::singleton().findSchemaOrThrow("aten::view", "");
-  const OpFacts facts(view);
-  return views_by(Call(view, facts, {call.arguments()[0], call.arguments()[1]}));
+  return as_view(call, [](const Call& view) {
+    const std::optional<ViewPlan> plan = plan_by(view);
+    if (!plan) return links_by(view);
+    const at::Tensor outer = view.arguments()[plan->viewed].toTensor();
+    return views_by_plan(*plan, *payload_of(outer), outer.storage_offset());
+  });
 }
 
 }  // namespace tegula

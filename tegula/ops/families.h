@@ -1,0 +1,25 @@
+// The operators that Tegula knows, by family. One line per op; how to read it: rules/rule_text.h.
+#pragma once
+
+#include "tegula/rules/rule_table.h"
+
+namespace tegula {
+
+// The table of all rules of this process, with those of Tegula in it. Rules added to it count from
+// the next call on.
+RuleTable& rule_table();
+
+namespace families {
+
+void add_pointwise(RuleTable& rules);
+void add_pointwise_backward(RuleTable& rules);
+void add_products(RuleTable& rules);
+void add_reductions(RuleTable& rules);
+void add_norms(RuleTable& rules);
+void add_lookups(RuleTable& rules);
+void add_attention(RuleTable& rules);
+void add_joins(RuleTable& rules);
+void add_optimizers(RuleTable& rules);
+
+}  // namespace families
+}  // namespace tegula

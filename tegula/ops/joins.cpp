@@ -1,0 +1,46 @@
+// Joining tensors, and gradients of taking a part.
+#include "tegula/ops/families.h"
+#include "tegula/rules/signatures.h"
+
+namespace tegula::families {
+namespace {
+
+// A gradient of a part of a dim, put into zeros of the whole: other dims may be cut. `part_has_dim`
+// is how slices differ from single elements.
+enum class Part { Slice, Element };
+
+SignatureOf put_into_zeros(Part part) {
+  return [part](const OpSchema& schema) -> std::optional<Signature> {
+    const Ints& whole = schema.ints(1);
+    const std::size_t along = wrapped_dim(schema.integer(2), whole.size());
+    Signature signature;
+    Term result;
+    for (std::size_t dim = 0; dim < whole.size(); ++dim) {
+      result.factors.push_back(dim == along ? kNoFactor : signature.add_factor(whole[dim]));
+      result.sizes.push_back(whole[dim]);
+    }
+    Term grad = result;
+    if (part == Part::Slice) {
+      grad.sizes = schema.spec(0).shape();
+    } else {
+      grad.factors.erase(grad.factors.begin() + static_cast<std::ptrdiff_t>(along));
+      grad.sizes.erase(grad.sizes.begin() + static_cast<std::ptrdiff_t>(along));
+    }
+    if (grad.sizes.size() != schema.spec(0).shape().size()) return std::nullopt;
+    signature.operands.push_back({grad, true});
+    signature.results.push_back({result});
+    signature.size_arguments.push_back({1, result});
+    return signature;
+  };
+}
+
+}  // namespace
+
+void add_joins(RuleTable& rules) {
+  rules.add("cat", "joined along a dim", concatenation(1));
+  rules.add("stack", "joined along a new dim", stacking(1));
+  rules.add("slice_backward", "a slice put into zeros", put_into_zeros(Part::Slice));
+  rules.add("select_backward", "an element put into zeros", put_into_zeros(Part::Element));
+}
+
+}  // namespace tegula::families

@@ -1,0 +1,85 @@
+// Looking rows up by index: embeddings, and the loss that picks one class per row.
+#include "tegula/ops/families.h"
+
+namespace tegula::families {
+namespace {
+
+Term own_factors(Signature& signature, const Shape& shape) {
+  Term term;
+  term.sizes = shape;
+  for (std::int64_t size : shape) term.factors.push_back(signature.add_factor(size));
+  return term;
+}
+
+// (weight [v, d], indices) -> [indices..., d]. Where v is cut, each rank looks up what it has.
+std::optional<Signature> embedding(const OpSchema& schema) {
+  if (schema.spec(0).ndim() != 2) return std::nullopt;
+  Signature signature;
+  const Term weight = own_factors(signature, schema.spec(0).shape());
+  const Term indices = own_factors(signature, schema.spec(1).shape());
+  Term result = indices;
+  result.factors.push_back(weight.factors[1]);
+  result.sizes.push_back(weight.sizes[1]);
+  signature.looked_up = weight.factors[0];
+  signature.operands = {{weight, false}, {indices, false}};
+  signature.results = {{result}};
+  return signature;
+}
+
+// (grad [indices..., d], indices, num_weights, padding_idx, scale_by_freq) -> [v, d]
+std::optional<Signature> embedding_backward(const OpSchema& schema) {
+  if (schema.flag(4)) return std::nullopt;  // counts how often an index appears everywhere
+  Signature signature;
+  const Term indices = own_factors(signature, schema.spec(1).shape());
+  const std::int64_t width = schema.spec(0).shape().back();
+  Term grad = indices;
+  grad.factors.push_back(signature.add_factor(width));
+  grad.sizes.push_back(width);
+  signature.operands = {{grad, true}, {indices, false}};
+  signature.results = {
+      {{{kNoFactor, grad.factors.back()}, {schema.integer(2), width}}}};
+  return signature;
+}
+
+enum Reduction : std::int64_t { kNone = 0, kMean = 1, kSum = 2 };
+
+// (self [n, c], target [n], weight [c]?, reduction, ignore_index) -> loss, total weight. The mean
+// divides by what all rows weigh: it is made of the sum elsewhere.
+std::optional<Signature> nll_loss(const OpSchema& schema) {
+  if (schema.spec(0).ndim() != 2 || schema.spec(1).ndim() != 1) return std::nullopt;
+  const std::int64_t reduction = schema.integer(3);
+  Signature signature;
+  const Term self = own_factors(signature, schema.spec(0).shape());
+  const Term rows{{self.factors[0]}, {self.sizes[0]}};
+  signature.is_whole[1] = true;
+  signature.is_whole[0] = reduction == kMean;
+  signature.operands = {{self}, {rows}};
+  if (!schema.is_none(2)) signature.operands.push_back({{{self.factors[1]}, {self.sizes[1]}}});
+  signature.results = {{reduction == kNone ? rows : Term{}}, {Term{}}};
+  return signature;
+}
+
+// (grad, self, target, weight?, reduction, ignore_index, total weight) -> of self
+std::optional<Signature> nll_loss_backward(const OpSchema& schema) {
+  if (schema.spec(1).ndim() != 2 || schema.spec(2).ndim() != 1) return std::nullopt;
+  Signature signature;
+  const Term self = own_factors(signature, schema.spec(1).shape());
+  const Term rows{{self.factors[0]}, {self.sizes[0]}};
+  signature.is_whole[1] = true;
+  signature.operands = {{schema.integer(4) == kNone ? rows : Term{}, true}, {self}, {rows}};
+  if (!schema.is_none(3)) signature.operands.push_back({{{self.factors[1]}, {self.sizes[1]}}});
+  signature.operands.push_back({Term{}});
+  signature.results = {{self}};
+  return signature;
+}
+
+}  // namespace
+
+void add_lookups(RuleTable& rules) {
+  rules.add("embedding", "vd, i -> id", embedding);
+  rules.add("embedding_dense_backward", "id, i -> vd", embedding_backward);
+  rules.add("nll_loss_forward", "nc, n, c -> (n), ()", nll_loss);
+  rules.add("nll_loss_backward", "(n), nc, n, c, () -> nc", nll_loss_backward);
+}
+
+}  // namespace tegula::families

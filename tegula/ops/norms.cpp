@@ -1,0 +1,96 @@
+// Normalization over the last dims: what stands before them may be cut; gradients of weights, which
+// lack those dims, are sums.
+#include "tegula/ops/families.h"
+
+namespace tegula::families {
+namespace {
+
+// Factors of [before..., normalized...]; the normalized ones stay whole.
+struct Dims {
+  Term all, before, normalized;
+};
+
+Dims number_dims(Signature& signature, const Shape& shape, std::size_t normalized) {
+  Dims dims;
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    const bool is_before = dim + normalized < shape.size();
+    const Factor factor = signature.add_factor(shape[dim]);
+    signature.is_whole[static_cast<std::size_t>(factor)] = !is_before;
+    dims.all.factors.push_back(factor);
+    dims.all.sizes.push_back(shape[dim]);
+    dims.before.factors.push_back(is_before ? factor : kNoFactor);
+    dims.before.sizes.push_back(is_before ? shape[dim] : 1);
+    if (is_before) continue;
+    dims.normalized.factors.push_back(factor);
+    dims.normalized.sizes.push_back(shape[dim]);
+  }
+  return dims;
+}
+
+void add_operand(Signature& signature, const OpSchema& schema, std::size_t argument,
+                 const Term& term) {
+  if (schema.is_none(argument)) return;
+  const bool is_given = schema.has(schema.tensor(argument));
+  signature.operands.push_back({is_given ? term : Term{}, false, 0, is_given});
+}
+
+bool fits(const OpSchema& schema, std::size_t self) {
+  return static_cast<std::size_t>(schema.spec(self).ndim()) >= schema.ints(self + 1).size();
+}
+
+// (input, normalized_shape, weight?, bias?, eps) -> output, mean, rstd
+std::optional<Signature> layer_norm(const OpSchema& schema) {
+  if (!fits(schema, 0)) return std::nullopt;
+  Signature signature;
+  const Dims dims = number_dims(signature, schema.spec(0).shape(), schema.ints(1).size());
+  signature.operands.push_back({dims.all});
+  add_operand(signature, schema, 2, dims.normalized);
+  add_operand(signature, schema, 3, dims.normalized);
+  signature.results = {{dims.all}, {dims.before}, {dims.before}};
+  return signature;
+}
+
+// (grad, input, normalized_shape, mean, rstd, weight?, bias?, mask) -> of input, weight, bias
+std::optional<Signature> layer_norm_backward(const OpSchema& schema) {
+  if (!fits(schema, 1)) return std::nullopt;
+  Signature signature;
+  const Dims dims = number_dims(signature, schema.spec(1).shape(), schema.ints(2).size());
+  signature.operands = {{dims.all}, {dims.all}, {dims.before}, {dims.before}};
+  add_operand(signature, schema, 5, dims.normalized);
+  add_operand(signature, schema, 6, dims.normalized);
+  signature.results = {{dims.all}, {dims.normalized}, {dims.normalized}};
+  return signature;
+}
+
+// (input, normalized_shape, weight?, eps) -> output, rstd
+std::optional<Signature> rms_norm(const OpSchema& schema) {
+  if (!fits(schema, 0)) return std::nullopt;
+  Signature signature;
+  const Dims dims = number_dims(signature, schema.spec(0).shape(), schema.ints(1).size());
+  signature.operands.push_back({dims.all});
+  add_operand(signature, schema, 2, dims.normalized);
+  signature.results = {{dims.all}, {dims.before}};
+  return signature;
+}
+
+// (grad, input, normalized_shape, rstd, weight?, mask) -> of input, weight
+std::optional<Signature> rms_norm_backward(const OpSchema& schema) {
+  if (!fits(schema, 1)) return std::nullopt;
+  Signature signature;
+  const Dims dims = number_dims(signature, schema.spec(1).shape(), schema.ints(2).size());
+  signature.operands = {{dims.all}, {dims.all}, {dims.before}};
+  add_operand(signature, schema, 4, dims.normalized);
+  signature.results = {{dims.all}, {dims.normalized}};
+  return signature;
+}
+
+}  // namespace
+
+void add_norms(RuleTable& rules) {
+  rules.add("native_layer_norm", "over the last dims", layer_norm);
+  rules.add("native_layer_norm_backward", "over the last dims", layer_norm_backward);
+  rules.add("_fused_rms_norm", "over the last dims", rms_norm);
+  rules.add("_fused_rms_norm_backward", "over the last dims", rms_norm_backward);
+}
+
+}  // namespace tegula::families

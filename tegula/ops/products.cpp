@@ -1,0 +1,18 @@
+// Products of matrices and vectors: linear in each factor.
+#include "tegula/ops/families.h"
+
+namespace tegula::families {
+
+void add_products(RuleTable& rules) {
+  rules.add("mm", "mk * kn -> mn");
+  rules.add("bmm", "bmk * bkn -> bmn");
+  rules.add("mv", "mk * k -> m");
+  rules.add_all({"dot", "vdot"}, "k * k -> ()");
+  rules.add("addmm", "mn + mk * kn -> mn");
+  rules.add("addmv", "m + mk * k -> m");
+  rules.add("addr", "mn + m * n -> mn");
+  rules.add("addbmm", "mn + bmk * bkn -> mn");
+  rules.add("baddbmm", "bmn + bmk * bkn -> bmn");
+}
+
+}  // namespace tegula::families

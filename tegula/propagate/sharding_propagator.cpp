@@ -1,0 +1,323 @@
+// The idea: rule -> signature -> moves (once per call), then for each axis the cheapest move, then
+// for each factor one way to cut it, then the specs that follow. O(axes * moves * operands).
+#include "tegula/propagate/sharding_propagator.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "tegula/base/error.h"
+#include "tegula/plan/plan.h"
+#include "tegula/propagate/move_cost.h"
+
+namespace tegula {
+namespace {
+
+std::optional<std::int64_t> dim_of(const Term& term, Factor factor) {
+  const auto found = std::find(term.factors.begin(), term.factors.end(), factor);
+  if (found == term.factors.end()) return std::nullopt;
+  return found - term.factors.begin();
+}
+
+bool same_kind(const Placement& a, const Placement& b) {
+  const Shard* cut_a = as_shard(a);
+  const Shard* cut_b = as_shard(b);
+  if (cut_a && cut_b) return cut_a->dim() == cut_b->dim();
+  return a == b;
+}
+
+// Whether a rank is left without elements of the dim.
+bool has_empty_shard(const DimCut& cut, std::size_t mesh_axes) {
+  for (std::int64_t shard = 0; shard < cut.shard_count(); ++shard) {
+    Coordinate at(mesh_axes, 0);
+    const std::vector<std::int64_t> position = cut.position_of(shard);
+    for (std::size_t k = 0; k < position.size(); ++k) at[cut.axes()[k].axis] = position[k];
+    if (cut.local_size(at) == 0) return true;
+  }
+  return false;
+}
+
+// One call on its way to a decision.
+class Choice {
+ public:
+  Choice(const OpSchema& schema, Signature signature, const CostModel& model)
+      : schema_(schema),
+        signature_(std::move(signature)),
+        mesh_(find_mesh(schema)),
+        model_(model) {
+    for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
+      bytes_.push_back(schema.has(k) ? tile_bytes(schema.spec(k)) : 0);
+    }
+    is_written_.resize(schema.tensors.size(), false);
+    for (std::size_t k : schema.written) is_written_[k] = true;
+    for (const Result& result : signature_.results) result_bytes_.push_back(bytes_of(result));
+  }
+
+  // None if some axis has no legal move.
+  std::optional<OutputSharding> decide() {
+    do {
+      moves_ = axis_moves(signature_);
+      chosen_.clear();
+      for (std::size_t axis = 0; axis < mesh_.ndim(); ++axis) {
+        const AxisMove* best = cheapest(axis);
+        if (!best) return std::nullopt;
+        chosen_.push_back(best);
+      }
+      find_cuts();
+    } while (keep_empty_factors_whole());
+    OutputSharding decision;
+    for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
+      decision.operands.push_back(schema_.has(k) ? std::optional(target_of(k)) : std::nullopt);
+      if (is_written_[k] && !(*decision.operands[k] == schema_.spec(k))) return std::nullopt;
+    }
+    for (std::size_t r = 0; r < signature_.results.size(); ++r) {
+      decision.results.push_back(sharding_of(r));
+      if (r < schema_.out.size() && !fits(decision.results[r], schema_.out[r])) return std::nullopt;
+    }
+    for (const SizeArgument& sizes : signature_.size_arguments) {
+      decision.size_arguments.emplace_back(sizes.argument, placed(sizes.term, {}, {}));
+    }
+    decision.lookup = cut_lookup();
+    return decision;
+  }
+
+ private:
+  static const DeviceMesh& find_mesh(const OpSchema& schema) {
+    for (const auto& spec : schema.tensors) {
+      if (spec) return spec->mesh();
+    }
+    throw InternalError("a call without tensors has no mesh").fact("op", schema.op);
+  }
+
+  // Of the largest tile, if the result were cut as the first operand is.
+  std::int64_t bytes_of(const Result& result) const {
+    std::int64_t elements = 1;
+    for (std::int64_t size : shape_of(result.term, signature_)) elements *= size;
+    return elements * 4;
+  }
+
+  // Moves by themselves ---------------------------------------------------------------------------
+
+  bool leads(const AxisMove& move, std::size_t axis) const {
+    for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
+      if (!schema_.has(k)) continue;
+      const Shard* now = as_shard(schema_.spec(k).placements()[axis]);
+      const Shard* then = as_shard(move.operands[k]);
+      if (now && then && now->dim() == then->dim()) return true;
+    }
+    for (std::size_t r = 0; r < schema_.out.size() && r < move.results.size(); ++r) {
+      if (as_shard(move.results[r]) &&
+          same_kind(move.results[r], schema_.out[r].placements()[axis])) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool leaves_written_alone(const AxisMove& move, std::size_t axis) const {
+    for (std::size_t k : schema_.written) {
+      const Placement& now = schema_.spec(k).placements()[axis];
+      if (!same_kind(now, move.operands[k])) return false;
+      for (const Placement& result : move.results) {
+        if (!same_kind(now, result)) return false;
+      }
+    }
+    for (std::size_t r = 0; r < schema_.out.size() && r < move.results.size(); ++r) {
+      if (!same_kind(schema_.out[r].placements()[axis], move.results[r])) return false;
+    }
+    return true;
+  }
+
+  // None if the move is not to be made.
+  std::optional<MoveCost> cost_of(const AxisMove& move, std::size_t axis,
+                                  const AxisLink& link) const {
+    if (move.cut != kNoFactor && !leads(move, axis)) return std::nullopt;
+    if (!leaves_written_alone(move, axis)) return std::nullopt;
+    const Owing owing = move.cut == kNoFactor ? Owing::No : Owing::Allowed;
+    MoveCost cost;
+    for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
+      if (!schema_.has(k)) continue;
+      const auto one = move_cost(schema_.spec(k).placements()[axis], move.operands[k], bytes_[k],
+                                 link, owing);
+      if (!one) return std::nullopt;
+      cost += *one;
+    }
+    if (cost.sent == 0) return cost;
+    for (std::size_t r = 0; r < move.results.size(); ++r) {
+      cost.sent += debt_cost(move.results[r], result_bytes_[r], link);
+    }
+    return cost;
+  }
+
+  const AxisMove* cheapest(std::size_t axis) const {
+    const AxisLink link{mesh_.axes()[axis].size, model_.link(mesh_.axes()[axis].name),
+                        model_.copy_gb_per_s()};
+    const AxisMove* best = nullptr;
+    std::tuple<std::int64_t, bool, bool> least;
+    for (const AxisMove& move : moves_) {
+      const std::optional<MoveCost> cost = cost_of(move, axis, link);
+      if (!cost) continue;
+      const bool is_whole = move.cut == kNoFactor;
+      const bool is_free = cost->sent == 0;
+      const std::tuple<std::int64_t, bool, bool> rank{
+          is_free ? cost->copied - std::numeric_limits<std::int64_t>::max() : cost->sent + cost->copied,
+          is_whole, false};
+      if (best && !(rank < least)) continue;
+      best = &move;
+      least = rank;
+    }
+    return best;
+  }
+
+  // All axes together -----------------------------------------------------------------------------
+
+  void find_cuts() {
+    cuts_.assign(signature_.factor_sizes.size(), {});
+    for (std::size_t factor = 0; factor < cuts_.size(); ++factor) {
+      std::vector<std::size_t> axes;
+      for (std::size_t axis = 0; axis < chosen_.size(); ++axis) {
+        if (chosen_[axis]->cut == static_cast<Factor>(factor)) axes.push_back(axis);
+      }
+      if (!axes.empty()) cuts_[factor] = cut_of(static_cast<Factor>(factor), axes);
+    }
+  }
+
+  // Where the op needs elements: factors of which some rank would have none are cut no more. True
+  // if there is one.
+  bool keep_empty_factors_whole() {
+    bool found = false;
+    for (std::size_t factor = 0; factor < cuts_.size() && signature_.needs_elements; ++factor) {
+      if (cuts_[factor].empty()) continue;
+      const DimCut cut(signature_.factor_sizes[factor], cuts_[factor]);
+      if (!has_empty_shard(cut, mesh_.ndim())) continue;
+      signature_.is_whole[factor] = true;
+      found = true;
+    }
+    return found;
+  }
+
+  // As the leading tensor has it, of those that these axes cut; evenly if none does.
+  std::vector<CutAxis> cut_of(Factor factor, const std::vector<std::size_t>& axes) const {
+    const std::vector<CutAxis>* leading = nullptr;
+    std::int64_t weight = -1;
+    const auto consider = [&](const DTensorSpec& spec, const Term& term, std::int64_t its_weight) {
+      const auto dim = dim_of(term, factor);
+      if (!dim || its_weight <= weight) return;
+      const DimCut& cut = spec.dim_cuts()[static_cast<std::size_t>(*dim)];
+      if (!is_cut_by(cut, axes)) return;
+      leading = &cut.axes();
+      weight = its_weight;
+    };
+    constexpr std::int64_t kPinned = std::numeric_limits<std::int64_t>::max();
+    for (std::size_t r = 0; r < schema_.out.size(); ++r) {
+      consider(schema_.out[r], signature_.results[r].term, kPinned);
+    }
+    for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
+      if (!schema_.has(k)) continue;
+      consider(schema_.spec(k), signature_.operands[k].term, is_written_[k] ? kPinned : bytes_[k]);
+    }
+    if (leading) return *leading;
+    std::vector<CutAxis> even;
+    for (std::size_t axis : axes) even.push_back({axis, mesh_.axes()[axis].size, Cut()});
+    return even;
+  }
+
+  static bool is_cut_by(const DimCut& cut, const std::vector<std::size_t>& axes) {
+    if (cut.axes().size() != axes.size()) return false;
+    return std::all_of(cut.axes().begin(), cut.axes().end(), [&](const CutAxis& by) {
+      return std::find(axes.begin(), axes.end(), by.axis) != axes.end();
+    });
+  }
+
+  const std::vector<CutAxis>& cuts_at(const Term& term, std::size_t dim) const {
+    static const std::vector<CutAxis> none;
+    const Factor factor = term.factors[dim];
+    return factor == kNoFactor ? none : cuts_[static_cast<std::size_t>(factor)];
+  }
+
+  bool stays(std::size_t operand) const {
+    const DTensorSpec& spec = schema_.spec(operand);
+    const Term& term = signature_.operands[operand].term;
+    for (std::size_t axis = 0; axis < chosen_.size(); ++axis) {
+      if (!same_kind(spec.placements()[axis], chosen_[axis]->operands[operand])) return false;
+    }
+    for (std::size_t dim = 0; dim < term.factors.size(); ++dim) {
+      if (spec.dim_cuts()[dim].axes() != cuts_at(term, dim)) return false;
+    }
+    return true;
+  }
+
+  DTensorSpec target_of(std::size_t operand) const {
+    const DTensorSpec& spec = schema_.spec(operand);
+    if (stays(operand)) return spec;
+    Placements placements;
+    for (const AxisMove* move : chosen_) placements.push_back(move->operands[operand]);
+    const ResultSharding sharding =
+        placed(signature_.operands[operand].term, std::move(placements), spec.meta().stride());
+    return {mesh_, sharding.placements, sharding.order, dense(spec.meta())};
+  }
+
+  ResultSharding sharding_of(std::size_t result) const {
+    Placements placements;
+    for (const AxisMove* move : chosen_) placements.push_back(move->results[result]);
+    return placed(signature_.results[result].term, std::move(placements),
+                  result_stride(signature_.results[result], signature_, schema_));
+  }
+
+  // The term's dims, cut as their factors are; placements other than shards as given.
+  ResultSharding placed(const Term& term, Placements placements, Shape stride) const {
+    ResultSharding result{std::move(placements), {}, shape_of(term, signature_), std::move(stride)};
+    if (result.placements.empty()) result.placements.assign(mesh_.ndim(), Replicate());
+    if (result.stride.empty()) result.stride = row_major_strides(result.shape);
+    for (std::size_t dim = 0; dim < term.factors.size(); ++dim) {
+      const std::vector<CutAxis>& cuts = cuts_at(term, dim);
+      if (cuts.empty()) continue;
+      ShardOrderEntry entry{static_cast<std::int64_t>(dim), {}};
+      for (const CutAxis& cut : cuts) {
+        result.placements[cut.axis] = Shard(static_cast<std::int64_t>(dim), cut.cut);
+        entry.axes.push_back(cut.axis);
+      }
+      result.order.push_back(std::move(entry));
+    }
+    return result;
+  }
+
+  static bool fits(const ResultSharding& result, const DTensorSpec& out) {
+    return result.shape == out.shape() && result.placements == out.placements() &&
+           result.order == out.shard_order();
+  }
+
+  std::optional<CutLookup> cut_lookup() const {
+    if (signature_.looked_up == kNoFactor) return std::nullopt;
+    if (cuts_[static_cast<std::size_t>(signature_.looked_up)].empty()) return std::nullopt;
+    for (std::size_t k = 0; k < signature_.operands.size(); ++k) {
+      if (const auto dim = dim_of(signature_.operands[k].term, signature_.looked_up)) {
+        return CutLookup{k, static_cast<std::size_t>(*dim)};
+      }
+    }
+    return std::nullopt;
+  }
+
+  const OpSchema& schema_;
+  Signature signature_;
+  std::vector<AxisMove> moves_;
+  const DeviceMesh& mesh_;
+  const CostModel& model_;
+  std::vector<std::int64_t> bytes_;  // of operands' largest tiles
+  std::vector<std::int64_t> result_bytes_;
+  std::vector<bool> is_written_;
+  std::vector<const AxisMove*> chosen_;      // per axis
+  std::vector<std::vector<CutAxis>> cuts_;  // per factor
+};
+
+}  // namespace
+
+std::optional<OutputSharding> ShardingPropagator::propagate(const OpSchema& schema) const {
+  const std::shared_ptr<const Rule> rule = rules_.find(schema.op);
+  if (!rule) return std::nullopt;
+  std::optional<Signature> signature = rule->signature(schema);
+  if (!signature) return std::nullopt;
+  return Choice(schema, std::move(*signature), model_).decide();
+}
+
+}  // namespace tegula

@@ -1,0 +1,42 @@
+#include "tegula/rules/rule_table.h"
+
+namespace tegula {
+
+void RuleTable::put(Rule rule) {
+  const std::lock_guard lock(mutex_);
+  std::string op = rule.op;
+  rules_.insert_or_assign(std::move(op), std::make_shared<const Rule>(std::move(rule)));
+  version_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void RuleTable::add(std::string op, RuleText text, Trait trait) {
+  put({std::move(op), std::string(text.text()),
+       [form = text.form(), trait](const OpSchema& schema) {
+         std::optional<Signature> signature = signature_of(form, schema);
+         if (signature) signature->trait = trait;
+         return signature;
+       }});
+}
+
+void RuleTable::add_all(const std::vector<std::string>& ops, RuleText text, Trait trait) {
+  for (const std::string& op : ops) add(op, text, trait);
+}
+
+void RuleTable::add(std::string op, std::string name, SignatureOf signature) {
+  put({std::move(op), std::move(name), std::move(signature)});
+}
+
+std::shared_ptr<const Rule> RuleTable::find(std::string_view op) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = rules_.find(op);
+  return found == rules_.end() ? nullptr : found->second;
+}
+
+std::vector<std::string> RuleTable::ops() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, rule] : rules_) names.push_back(name);
+  return names;
+}
+
+}  // namespace tegula

@@ -1,0 +1,158 @@
+#include "tegula/rules/signatures.h"
+
+#include <algorithm>
+
+#include "tegula/base/error.h"
+
+namespace tegula {
+namespace {
+
+// One factor per dim of a shape.
+Term own_factors(Signature& signature, const Shape& shape) {
+  Term term;
+  term.sizes = shape;
+  for (std::int64_t size : shape) term.factors.push_back(signature.add_factor(size));
+  return term;
+}
+
+std::vector<bool> reduced_dims(const OpSchema& schema, const ReductionForm& form,
+                               std::size_t dims) {
+  std::vector<bool> reduced(dims, false);
+  if (dims == 0) return reduced;
+  Ints listed;
+  if (form.dims < schema.arguments.size()) {
+    const Argument& argument = schema.arguments[form.dims];
+    if (const auto* one = std::get_if<std::int64_t>(&argument)) listed = {*one};
+    if (const auto* many = std::get_if<Ints>(&argument)) listed = *many;
+  }
+  for (std::int64_t dim : listed) reduced[wrapped_dim(dim, dims)] = true;
+  if (listed.empty()) std::fill(reduced.begin(), reduced.end(), true);
+  return reduced;
+}
+
+// No tensors but self: bounds and the like may be tensors in some calls.
+bool has_self_alone(const OpSchema& schema) {
+  return schema.tensors.size() == 1 && schema.has(0);
+}
+
+Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
+                            const std::vector<bool>& reduced, bool keeps) {
+  Signature signature;
+  signature.over = form.over;
+  signature.needs_elements = form.needs_elements;
+  const Term self = own_factors(signature, schema.spec(0).shape());
+  signature.operands.push_back({self, form.is_linear});
+  Term result;
+  for (std::size_t dim = 0; dim < reduced.size(); ++dim) {
+    if (reduced[dim] && !keeps) continue;
+    result.factors.push_back(reduced[dim] ? kNoFactor : self.factors[dim]);
+    result.sizes.push_back(reduced[dim] ? 1 : self.sizes[dim]);
+  }
+  for (std::size_t k = 0; k < form.results; ++k) signature.results.push_back({result});
+  return signature;
+}
+
+}  // namespace
+
+std::size_t wrapped_dim(std::int64_t dim, std::size_t dims) {
+  const auto count = static_cast<std::int64_t>(std::max<std::size_t>(dims, 1));
+  const std::int64_t wrapped = dim < 0 ? dim + count : dim;
+  if (wrapped < 0 || wrapped >= count) {
+    throw UsageError("there is no dim " + std::to_string(dim) + " in a tensor with " +
+                     std::to_string(dims) + " dims")
+        .hint("dims are 0 ... " + std::to_string(count - 1));
+  }
+  return static_cast<std::size_t>(wrapped);
+}
+
+SignatureOf reduction(ReductionForm form) {
+  return [form](const OpSchema& schema) -> std::optional<Signature> {
+    if (!has_self_alone(schema)) return std::nullopt;
+    const std::vector<bool> reduced =
+        reduced_dims(schema, form, static_cast<std::size_t>(schema.spec(0).ndim()));
+    const bool keeps = form.keepdim < schema.arguments.size() && schema.flag(form.keepdim);
+    return reduced_signature(schema, form, reduced, keeps);
+  };
+}
+
+SignatureOf reduction_of_all(ReductionForm form) {
+  return [form](const OpSchema& schema) -> std::optional<Signature> {
+    if (!has_self_alone(schema)) return std::nullopt;
+    const std::vector<bool> all(static_cast<std::size_t>(schema.spec(0).ndim()), true);
+    return reduced_signature(schema, form, all, false);
+  };
+}
+
+SignatureOf reduction_within(ReductionForm form) {
+  return [form](const OpSchema& schema) -> std::optional<Signature> {
+    std::optional<Signature> signature = reduction(form)(schema);
+    if (!signature) return std::nullopt;
+    const std::vector<bool> reduced =
+        reduced_dims(schema, form, static_cast<std::size_t>(schema.spec(0).ndim()));
+    for (std::size_t dim = 0; dim < reduced.size(); ++dim) {
+      if (reduced[dim]) signature->is_whole[dim] = true;
+    }
+    return signature;
+  };
+}
+
+SignatureOf along_dim(std::size_t dim, RuleText text) {
+  return [dim, form = text.form()](const OpSchema& schema) -> std::optional<Signature> {
+    std::optional<Signature> signature = signature_of(form, schema);
+    if (!signature || schema.spec(0).ndim() == 0) return signature;
+    const std::size_t along =
+        wrapped_dim(schema.integer(dim), static_cast<std::size_t>(schema.spec(0).ndim()));
+    const Factor factor = signature->operands.front().term.factors[along];
+    if (factor != kNoFactor) signature->is_whole[static_cast<std::size_t>(factor)] = true;
+    return signature;
+  };
+}
+
+SignatureOf concatenation(std::size_t dim) {
+  return [dim](const OpSchema& schema) -> std::optional<Signature> {
+    if (schema.tensors.empty()) return std::nullopt;
+    const Shape& first = schema.spec(0).shape();
+    if (first.empty()) return std::nullopt;
+    const std::size_t along = wrapped_dim(schema.integer(dim), first.size());
+    Signature signature;
+    const Term shared = own_factors(signature, first);
+    Result result{shared, ResultLayout::RowMajor};
+    std::int64_t length = 0;
+    for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
+      const Shape& shape = schema.spec(k).shape();
+      if (shape.size() != first.size()) return std::nullopt;  // libtorch skips tensors of shape [0]
+      Term term = shared;
+      term.factors[along] = kNoFactor;
+      term.sizes = shape;
+      length += shape[along];
+      signature.operands.push_back({term, true, k});
+    }
+    result.term.factors[along] = kNoFactor;
+    result.term.sizes[along] = length;
+    signature.results.push_back(result);
+    return signature;
+  };
+}
+
+SignatureOf stacking(std::size_t dim) {
+  return [dim](const OpSchema& schema) -> std::optional<Signature> {
+    if (schema.tensors.empty()) return std::nullopt;
+    const Shape& shape = schema.spec(0).shape();
+    const std::size_t along = wrapped_dim(schema.integer(dim), shape.size() + 1);
+    Signature signature;
+    const Term shared = own_factors(signature, shape);
+    for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
+      if (schema.spec(k).shape() != shape) return std::nullopt;
+      signature.operands.push_back({shared, true, k});
+    }
+    Result result{shared, ResultLayout::RowMajor};
+    const auto place = static_cast<std::ptrdiff_t>(along);
+    result.term.factors.insert(result.term.factors.begin() + place, kNoFactor);
+    result.term.sizes.insert(result.term.sizes.begin() + place,
+                             static_cast<std::int64_t>(schema.tensors.size()));
+    signature.results.push_back(result);
+    return signature;
+  };
+}
+
+}  // namespace tegula

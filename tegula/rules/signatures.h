@@ -1,0 +1,39 @@
+// Named signatures: rules of operators whose dims depend on their arguments. Each function gives
+// what RuleTable::add takes; the numbers are places of arguments in the operator's signature.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tegula/rules/rule_table.h"
+
+namespace tegula {
+
+// self is reduced over the dims that argument `dims` names (a number, a list, or none: all), kept
+// as one element if the flag at `keepdim` is on. `linear`: a sum that self owes passes.
+struct ReductionForm {
+  ReduceOp over = ReduceOp::Sum;
+  bool is_linear = false;
+  std::size_t dims = 1;
+  std::size_t keepdim = 2;
+  std::size_t results = 1;
+  bool needs_elements = false;
+};
+SignatureOf reduction(ReductionForm form);
+// ... over all dims, whatever the arguments.
+SignatureOf reduction_of_all(ReductionForm form);
+// The same shapes, but the reduced dims must stay whole.
+SignatureOf reduction_within(ReductionForm form);
+
+// All tensors have one shape; the dim that argument `dim` names must stay whole.
+SignatureOf along_dim(std::size_t dim, RuleText text);
+
+// The tensors of the list at argument 0, joined along the dim at `dim`.
+SignatureOf concatenation(std::size_t dim);
+// ... as slices of a new dim.
+SignatureOf stacking(std::size_t dim);
+
+// The dim from `from`, counted through both ends; InternalError if there is none such.
+std::size_t wrapped_dim(std::int64_t dim, std::size_t dims);
+
+}  // namespace tegula
