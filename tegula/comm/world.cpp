@@ -161,6 +161,36 @@ int next_world_number() {
 }
 
 }  // namespace
+
+const std::shared_ptr<GroupState>& find_or_make_group(WorldState& world,
+                                                      const std::vector<int>& ranks,
+                                                      const GroupOptions& options) {
+  check_ranks(world, ranks);
+  const std::string backend = chosen_backend(world, ranks, options);
+  const std::string name = options.name.empty() ? "unnamed" : options.name;
+  const std::string key = name + " " + bracketed(widened(ranks)) + " over " + backend;
+  const std::lock_guard<std::mutex> lock(world.mutex);
+  std::shared_ptr<GroupState>& group = world.groups[key];
+  if (!group) {
+    auto made = std::make_shared<GroupState>();
+    made->name = name;
+    made->ranks = ranks;
+    made->index =
+        static_cast<int>(std::find(ranks.begin(), ranks.end(), world.rank) - ranks.begin());
+    made->buffers = world.buffers;
+    made->engine = new_engine(world, backend, key, ranks, made->index,
+                              options.timeout.value_or(world.timeout));
+    group = std::move(made);
+  }
+  return group;
+}
+
+// The number of a type is the same in all worlds of the process.
+std::size_t next_slot() {
+  static std::atomic<std::size_t> given = 0;
+  return given++;
+}
+
 }  // namespace comm
 
 using comm::WorldState;
@@ -213,48 +243,36 @@ World World::fake(int size, int rank) {
   return World(state);
 }
 
-int World::rank() const { return state_->rank; }
-int World::size() const { return state_->size; }
-int World::local_rank() const { return state_->local_rank; }
-int World::local_size() const { return state_->local_size; }
-std::chrono::milliseconds World::timeout() const { return state_->timeout; }
-const std::string& World::backend() const { return state_->backend; }
+WorldState& World::state() const { return static_cast<WorldState&>(*head_); }
+
+int World::local_rank() const { return state().local_rank; }
+int World::local_size() const { return state().local_size; }
+std::chrono::milliseconds World::timeout() const { return state().timeout; }
+const std::string& World::backend() const { return state().backend; }
 
 Group World::group() const { return group(comm::counted_up(size()), {"world", "", std::nullopt}); }
 
 Group World::group(const std::vector<int>& ranks, const GroupOptions& options) const {
-  comm::check_ranks(*state_, ranks);
-  const std::string backend = comm::chosen_backend(*state_, ranks, options);
-  const std::string name = options.name.empty() ? "unnamed" : options.name;
-  const std::string key = name + " " + bracketed(comm::widened(ranks)) + " over " + backend;
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  std::shared_ptr<comm::GroupState>& group = state_->groups[key];
-  if (!group) {
-    auto made = std::make_shared<comm::GroupState>();
-    made->name = name;
-    made->ranks = ranks;
-    made->index = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-    made->buffers = state_->buffers;
-    made->engine = comm::new_engine(*state_, backend, key, ranks, made->index,
-                                    options.timeout.value_or(state_->timeout));
-    group = made;
-  }
-  return Group(group);
+  return Group(comm::find_or_make_group(state(), ranks, options));
 }
 
 void World::abort(const std::string& reason) const {
   const CommError error = CommError(reason).fact("by", "rank " + std::to_string(rank()));
-  if (state_->board) state_->board->fault().raise(error);
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  for (const auto& [key, group] : state_->groups) {
+  if (state().board) state().board->fault().raise(error);
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  for (const auto& [key, group] : state().groups) {
     if (group) group->engine->abort(error);
   }
 }
 
-void* World::part(std::type_index type, const std::function<std::shared_ptr<void>()>& make) const {
-  const std::lock_guard lock(state_->mutex);
-  std::shared_ptr<void>& held = state_->parts[type];
+void* World::part(std::size_t slot, std::type_index type,
+                  const std::function<std::shared_ptr<void>()>& make) const {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  std::shared_ptr<void>& held = state().parts[type];
   if (!held) held = make();
+  if (slot < comm::WorldHead::kSlots) {
+    head_->slots[slot].store(held.get(), std::memory_order_release);
+  }
   return held.get();
 }
 

@@ -18,12 +18,13 @@
 #include <vector>
 
 #include "tegula/comm/group.h"
+#include "tegula/comm/world_head.h"
 #include "tegula/mesh/device_mesh.h"
 
 namespace tegula {
 
 namespace comm {
-struct WorldState;
+struct WorldState;  // begins with a WorldHead
 }
 
 struct WorldOptions {
@@ -54,8 +55,8 @@ class World {
   // One rank of an imagined world of any size: shapes only, nothing is sent.
   static World fake(int size, int rank = 0);
 
-  int rank() const;
-  int size() const;
+  int rank() const { return head_->rank; }
+  int size() const { return head_->size; }
   // Among the ranks of this host.
   int local_rank() const;
   int local_size() const;
@@ -80,24 +81,32 @@ class World {
   // the option "timeout" (seconds) that the axis asks for. UsageError if this rank is not in the
   // mesh.
   Group group(const DeviceMesh& mesh, std::string_view axis) const;
+  Group group(const DeviceMesh& mesh, std::size_t axis) const;
 
   // Breaks all groups of this world on this host: calls of all ranks throw `reason`.
   void abort(const std::string& reason) const;
 
   // What another part of the library keeps with this rank, one of each type: made by T() at the
-  // first call, gone with the world.
+  // first call, gone with the world. Later calls read a pointer.
   template <class T>
   T& part() const {
-    return *static_cast<T*>(part(typeid(T), [] { return std::make_shared<T>(); }));
+    const std::size_t slot = comm::slot_of<T>();
+    void* held = slot < comm::WorldHead::kSlots ? head_->slots[slot].load(std::memory_order_acquire)
+                                                : nullptr;
+    if (held == nullptr) held = part(slot, typeid(T), [] { return std::make_shared<T>(); });
+    return *static_cast<T*>(held);
   }
-  bool operator==(const World& other) const { return state_ == other.state_; }
+  bool operator==(const World& other) const { return head_ == other.head_; }
 
-  explicit World(std::shared_ptr<comm::WorldState> state) : state_(std::move(state)) {}
+  // The head of a WorldState.
+  explicit World(std::shared_ptr<comm::WorldHead> state) : head_(std::move(state)) {}
 
  private:
-  void* part(std::type_index type, const std::function<std::shared_ptr<void>()>& make) const;
+  comm::WorldState& state() const;
+  void* part(std::size_t slot, std::type_index type,
+             const std::function<std::shared_ptr<void>()>& make) const;
 
-  std::shared_ptr<comm::WorldState> state_;
+  std::shared_ptr<comm::WorldHead> head_;
 };
 
 // Runs `body` as `ranks` ranks, each on a thread of its own with one torch thread, and waits for

@@ -4,7 +4,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
-#include "tegula/comm/world.h"
+#include "tegula/comm/world_state.h"
 
 namespace tegula {
 namespace {
@@ -32,7 +32,8 @@ std::chrono::milliseconds seconds_in(const std::string& text, const MeshAxis& ax
             "@gloo{timeout=30}");
 }
 
-GroupOptions options_of(const DeviceMesh& mesh, const MeshAxis& axis) {
+GroupOptions options_of(const DeviceMesh& mesh, std::size_t index) {
+  const MeshAxis& axis = mesh.axes()[index];
   GroupOptions options{axis.name + " of " + to_string(mesh), axis.backend.name, std::nullopt};
   for (const auto& [key, value] : axis.backend.options) {
     if (key != "timeout") {
@@ -46,6 +47,15 @@ GroupOptions options_of(const DeviceMesh& mesh, const MeshAxis& axis) {
   return options;
 }
 
+std::vector<int> members_of(const DeviceMesh& mesh, std::size_t axis, int rank) {
+  const std::optional<std::vector<std::int64_t>> members = mesh.group_of(rank, axis);
+  if (members) return {members->begin(), members->end()};
+  throw UsageError("rank " + std::to_string(rank) +
+                   " is not in the mesh and has no group along its axes")
+      .fact("mesh", to_string(mesh))
+      .hint("ask mesh.coordinate_of(world.rank()) first");
+}
+
 }  // namespace
 
 DeviceMesh World::mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ranks) const {
@@ -54,7 +64,7 @@ DeviceMesh World::mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ran
 
 DeviceMesh World::mesh(const DeviceMesh& mesh) const {
   check_fits(mesh, *this);
-  return mesh.with_owner(state_);
+  return mesh.with_owner(head_);
 }
 
 World World::of(const DeviceMesh& mesh) {
@@ -63,19 +73,24 @@ World World::of(const DeviceMesh& mesh) {
         .fact("mesh", to_string(mesh))
         .hint("make it with world.mesh(...)");
   }
-  return World(std::static_pointer_cast<comm::WorldState>(mesh.owner()));
+  return World(std::static_pointer_cast<comm::WorldHead>(mesh.owner()));
 }
 
 Group World::group(const DeviceMesh& mesh, std::string_view axis) const {
-  const std::size_t index = mesh.axis_index(axis);
-  const std::optional<std::vector<std::int64_t>> members = mesh.group_of(rank(), index);
-  if (!members) {
-    throw UsageError("rank " + std::to_string(rank()) +
-                     " is not in the mesh and has no group along its axes")
-        .fact("mesh", to_string(mesh))
-        .hint("ask mesh.coordinate_of(world.rank()) first");
+  return group(mesh, mesh.axis_index(axis));
+}
+
+Group World::group(const DeviceMesh& mesh, std::size_t axis) const {
+  comm::KnownMesh* known = state().meshes.find_or_add(mesh);
+  if (known != nullptr && axis < known->groups.size()) {
+    const auto* made = known->groups[axis].load(std::memory_order_acquire);
+    if (made != nullptr) return Group(*made);
   }
-  return group({members->begin(), members->end()}, options_of(mesh, mesh.axes()[index]));
+  const std::vector<int> members = members_of(mesh, axis, rank());
+  const std::shared_ptr<comm::GroupState>& group =
+      comm::find_or_make_group(state(), members, options_of(mesh, axis));
+  if (known != nullptr) known->groups[axis].store(&group, std::memory_order_release);
+  return Group(group);
 }
 
 }  // namespace tegula

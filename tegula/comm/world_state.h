@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "tegula/comm/group_state.h"
+#include "tegula/comm/known_meshes.h"
 #include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/board.h"
+#include "tegula/comm/world.h"
 
 namespace tegula::comm {
 
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 
-struct WorldState {
-  int rank = 0;
-  int size = 1;
+struct WorldState : WorldHead {
   int local_rank = 0;
   int local_size = 1;
   std::string backend;
@@ -37,6 +37,7 @@ struct WorldState {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<GroupState>> groups;
   std::map<std::type_index, std::shared_ptr<void>> parts;
+  KnownMeshes meshes;
 
   // The board of ranks that are processes.
   void share(std::shared_ptr<shm::Board> met) {
@@ -51,6 +52,11 @@ struct WorldState {
     if (board) board->leave(local_rank);
   }
 };
+
+// The group that World::group describes; stays where it is as long as the world.
+const std::shared_ptr<GroupState>& find_or_make_group(WorldState& world,
+                                                      const std::vector<int>& ranks,
+                                                      const GroupOptions& options);
 
 // 0, 1, ... size - 1
 std::vector<int> counted_up(int size);

@@ -15,9 +15,10 @@ at::TensorOptions options_of(const DTensorSpec& spec, at::Device device) {
   return at::TensorOptions().dtype(scalar_type_of(spec.meta().dtype())).device(device);
 }
 
-// Whether elements lie where these strides say; the stride of a dim of one element does not matter.
-bool lies_as(const at::Tensor& tensor, const Shape& stride) {
-  if (tensor.numel() == 0) return true;
+}  // namespace
+
+bool lies_as(const at::Tensor& tensor, at::IntArrayRef stride) {
+  if (tensor.strides() == stride || tensor.numel() == 0) return true;
   for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) {
     if (tensor.size(dim) != 1 && tensor.stride(dim) != stride[static_cast<std::size_t>(dim)]) {
       return false;
@@ -25,12 +26,6 @@ bool lies_as(const at::Tensor& tensor, const Shape& stride) {
   }
   return true;
 }
-
-bool fills_its_storage(const at::Tensor& tensor) {
-  return tensor.storage().nbytes() == tensor.nbytes();
-}
-
-}  // namespace
 
 Shape tile_stride(const DTensorSpec& spec, const Coordinate& coordinate) {
   const Shape& stride = spec.meta().stride();
@@ -47,17 +42,6 @@ at::Tensor new_tile(const DTensorSpec& spec, const Coordinate& coordinate, at::D
 
 at::Tensor no_tile(const DTensorSpec& spec, at::Device device) {
   return at::empty({0}, options_of(spec, device));
-}
-
-at::Tensor laid_out(const at::Tensor& tensor, const DTensorSpec& spec, const Coordinate& coordinate,
-                    const at::Tensor& origin) {
-  const Shape stride = tile_stride(spec, coordinate);
-  const bool is_apart = !tensor.is_alias_of(origin) && fills_its_storage(tensor);
-  if (is_apart && lies_as(tensor, stride) &&
-      tensor.scalar_type() == scalar_type_of(spec.meta().dtype())) {
-    return tensor.strides() == stride ? tensor : tensor.as_strided(tensor.sizes(), stride);
-  }
-  return new_tile(spec, coordinate, tensor.device()).copy_(tensor);
 }
 
 void check_tile(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& coordinate) {

@@ -11,16 +11,14 @@ namespace tegula {
 // different values along an expanded dim.
 Shape tile_stride(const DTensorSpec& spec, const Coordinate& coordinate);
 
+// Whether elements lie where these strides say; the stride of a dim of one element does not matter.
+bool lies_as(const at::Tensor& tensor, at::IntArrayRef stride);
+
 // A tile of undefined values with these strides.
 at::Tensor new_tile(const DTensorSpec& spec, const Coordinate& coordinate, at::Device device);
 
 // What a rank outside of the mesh holds: no elements, shape [0].
 at::Tensor no_tile(const DTensorSpec& spec, at::Device device);
-
-// The tensor as a tile: tile_stride, the spec's element type, and memory that is neither the
-// origin's nor a part of something larger. Copies only if one of these does not hold.
-at::Tensor laid_out(const at::Tensor& tensor, const DTensorSpec& spec, const Coordinate& coordinate,
-                    const at::Tensor& origin);
 
 // A local tensor as the tile at this coordinate: itself if its strides are the tile's, else a copy.
 // UsageError if it has not the tile's shape or element type.

@@ -39,6 +39,43 @@ TEST(WorldMesh, AnAxisMayAskForABackendAndATimeout) {
   });
 }
 
+TEST(WorldMesh, AGroupIsTheSameForEqualMeshesAndByNameOrIndex) {
+  run_ranks(4, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", 2}});
+    const Group group = world.group(mesh, "tp");
+    const DeviceMesh equal({{"dp", 2}, {"tp", 2}});
+    EXPECT_EQ(&world.group(mesh, 1).ranks(), &group.ranks());
+    EXPECT_EQ(&world.group(equal, "tp").ranks(), &group.ranks());
+    EXPECT_NE(&world.group(mesh, "dp").ranks(), &group.ranks());
+    EXPECT_THROW(world.group(mesh, 2), UsageError);
+  });
+}
+
+TEST(WorldMesh, GroupsOfMoreMeshesThanAreRememberedStayRight) {
+  const World world = World::fake(8, 5);
+  for (const bool again : {false, true}) {
+    for (int mesh = 0; mesh < 600; ++mesh) {
+      const std::string name = "axis" + std::to_string(mesh);
+      const Group group = world.group(DeviceMesh({{"rest", 4}, {name, 2}}), name);
+      EXPECT_EQ(group.ranks(), (std::vector<int>{4, 5})) << again;
+      EXPECT_EQ(group.name().substr(0, name.size()), name);
+    }
+  }
+}
+
+TEST(WorldMesh, RememberedMeshesDoNotKeepTheirWorldAlive) {
+  struct Witness {
+    std::shared_ptr<int> held = std::make_shared<int>(0);
+  };
+  std::weak_ptr<int> witness;
+  {
+    const World world = World::alone();
+    witness = world.part<Witness>().held;
+    world.group(world.mesh({{"x", 1}}), "x");
+  }
+  EXPECT_TRUE(witness.expired());
+}
+
 TEST(WorldMesh, WhatTheWorldCannotServeIsRefused) {
   run_ranks(2, [](World& world) {
     EXPECT_THROW(world.mesh({{"x", 3}}), UsageError);

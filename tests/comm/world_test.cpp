@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <thread>
+#include <utility>
+
 #include "tegula/base/error.h"
 #include "tests/comm/ranks.h"
 
@@ -100,6 +104,38 @@ TEST(Group, AbortBreaksItForAllMembers) {
                            world.group().barrier();
                          }),
                CommError);
+}
+
+template <int>
+struct Numbered {
+  std::thread::id maker = std::this_thread::get_id();
+};
+
+template <int... n>
+std::vector<const void*> parts_of(const World& world, std::integer_sequence<int, n...>) {
+  return {&world.part<Numbered<n>>()...};
+}
+
+TEST(World, KeepsOnePartOfEachTypeHoweverManyTypesThereAre) {
+  constexpr int kMany = static_cast<int>(comm::WorldHead::kSlots) + 20;
+  const auto numbers = std::make_integer_sequence<int, kMany>();
+  const World world = World::alone();
+  const World other = World::alone();
+  const std::vector<const void*> parts = parts_of(world, numbers);
+  EXPECT_EQ(std::set<const void*>(parts.begin(), parts.end()).size(), parts.size());
+  EXPECT_EQ(parts_of(world, numbers), parts);
+  EXPECT_NE(parts_of(other, numbers), parts);
+}
+
+TEST(World, ThreadsThatAskForAPartTogetherGetTheSame) {
+  const World world = World::alone();
+  std::vector<const void*> got(8);
+  std::vector<std::thread> threads;
+  for (const void*& part : got) {
+    threads.emplace_back([&] { part = &world.part<Numbered<-1>>(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::set<const void*>(got.begin(), got.end()).size(), 1U);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/redistribute_tile.h"
-#include "tegula/dispatch/transition.h"
 #include "tegula/plan/redistribute_planner.h"
 #include "tests/dispatch/distributions.h"
 #include "tests/spec/generated.h"
@@ -42,7 +41,9 @@ at::Tensor later(const World& world, const at::Tensor& tile, const Case& one) {
 
 at::Tensor step_by_step(const World& world, at::Tensor tile, const Case& one) {
   const std::shared_ptr<const Plan> plan = RedistributePlanner().plan(one.from, one.to);
-  for (const Step& step : plan->steps) tile = transition(world, tile, step.before, step.after);
+  for (const Step& step : plan->steps) {
+    tile = redistribute_tile(world, tile, step.before, step.after);
+  }
   return tile;
 }
 
@@ -309,7 +310,7 @@ TEST(Redistribute, ATileThatDoesNotFitIsRefused) {
   const DTensorSpec spec = parse_spec("f32[4] on (a=1) as [R]");
   const DTensorSpec to = parse_spec("f32[4] on (a=1) as [S(0)]");
   EXPECT_THROW(redistribute_tile(world, at::ones({4}, at::kDouble), spec, to), UsageError);
-  EXPECT_THROW(transition(world, at::Tensor(), spec, to), UsageError);
+  EXPECT_THROW(redistribute_tile(world, at::Tensor(), spec, to), UsageError);
   try {
     redistribute_tile(world, at::ones({5}), spec, to);
     FAIL() << "nothing was thrown";
