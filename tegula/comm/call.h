@@ -48,6 +48,7 @@ class Call {
   Kind kind() const { return kind_; }
   DType dtype() const { return dtype_; }
   ReduceOp op() const { return op_; }
+  bool has_op() const { return has_op_; }
   int root() const { return root_; }
   int tag() const { return static_cast<int>(tag_); }
   std::uint64_t sequence() const { return sequence_; }

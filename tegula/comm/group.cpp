@@ -8,6 +8,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/group_state.h"
+#include "tegula/comm/log_book.h"
 #include "tegula/comm/move.h"
 
 namespace tegula {
@@ -25,6 +26,7 @@ struct PendingState {
   bool is_done = false;
   std::exception_ptr error;
   at::Tensor result;
+  std::shared_ptr<LogLine> line;  // null: no log stood when the call was started
 
   void end(std::exception_ptr cause, at::Tensor value) {
     {
@@ -40,6 +42,7 @@ struct PendingState {
 }  // namespace comm
 
 at::Tensor Pending::wait() const {
+  const comm::LogTime time(state_->line);
   std::unique_lock<std::mutex> lock(state_->mutex);
   state_->ended.wait(lock, [this] { return state_->is_done; });
   if (state_->error) std::rethrow_exception(state_->error);
@@ -68,9 +71,24 @@ Move ready(GroupState& group, Kind kind, Make make) {
   }
 }
 
+// Null if no log stands.
+std::shared_ptr<comm::LogLine> noted(const GroupState& group, const Move& move) {
+  if (!group.log_book->is_open()) return nullptr;
+  CommEntry entry;
+  entry.kind = move.call.kind();
+  entry.axis = group.axis;
+  entry.ranks = static_cast<int>(group.ranks.size());
+  if (move.input.defined()) entry.bytes = static_cast<std::int64_t>(move.input.nbytes());
+  if (move.call.has_op()) entry.reduction = move.call.op();
+  entry.op = CommLabel::current();
+  return group.log_book->write(std::move(entry));
+}
+
 template <class Make>
 at::Tensor run_now(GroupState& group, Kind kind, Make make) {
   const Move move = ready(group, kind, make);
+  const std::shared_ptr<comm::LogLine> line = noted(group, move);
+  const comm::LogTime time(line);
   const std::unique_lock<std::mutex> lock = group.engine->worker().lock_when_idle();
   return move.run(*group.engine);
 }
@@ -79,7 +97,9 @@ at::Tensor run_now(GroupState& group, Kind kind, Make make) {
 template <class Make>
 std::shared_ptr<comm::PendingState> run_later(GroupState& group, Kind kind, Make make) {
   auto pending = std::make_shared<comm::PendingState>();
-  group.engine->worker().queue([pending, move = ready(group, kind, make),
+  Move ready_move = ready(group, kind, make);
+  pending->line = noted(group, ready_move);
+  group.engine->worker().queue([pending, move = std::move(ready_move),
                                 engine = group.engine.get()]() -> comm::Worker::Announcement {
     try {
       return [pending, result = move.run(*engine)] { pending->end(nullptr, result); };
@@ -92,6 +112,8 @@ std::shared_ptr<comm::PendingState> run_later(GroupState& group, Kind kind, Make
 
 void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int peer, int tag) {
   const Move move = comm::message_move(party_of(group), kind, tensor, peer, tag);
+  const std::shared_ptr<comm::LogLine> line = noted(group, move);
+  const comm::LogTime time(line);
   group.engine->message_now(move.call, move.from[0], peer);
   if (kind == Kind::Recv && !move.input.is_same(tensor)) tensor.copy_(move.input);
 }
@@ -100,6 +122,7 @@ std::shared_ptr<comm::PendingState> message_later(GroupState& group, Kind kind,
                                                   const at::Tensor& tensor, int peer, int tag) {
   const Move move = comm::message_move(party_of(group), kind, tensor, peer, tag);
   auto pending = std::make_shared<comm::PendingState>();
+  pending->line = noted(group, move);
   const bool copies_back = kind == Kind::Recv && !move.input.is_same(tensor);
   group.engine->message_later(
       move.call, move.from[0], peer,

@@ -10,11 +10,15 @@
 
 namespace tegula::comm {
 
+class LogBook;
+
 struct GroupState {
   std::string name;
+  std::string axis;  // of the mesh that the group lies along; else the name
   std::vector<int> ranks;
   int index = 0;
   std::shared_ptr<Buffers> buffers;
+  std::shared_ptr<LogBook> log_book;
   std::unique_ptr<Engine> engine;
 };
 

@@ -164,7 +164,8 @@ int next_world_number() {
 
 const std::shared_ptr<GroupState>& find_or_make_group(WorldState& world,
                                                       const std::vector<int>& ranks,
-                                                      const GroupOptions& options) {
+                                                      const GroupOptions& options,
+                                                      const std::string& axis) {
   check_ranks(world, ranks);
   const std::string backend = chosen_backend(world, ranks, options);
   const std::string name = options.name.empty() ? "unnamed" : options.name;
@@ -174,10 +175,12 @@ const std::shared_ptr<GroupState>& find_or_make_group(WorldState& world,
   if (!group) {
     auto made = std::make_shared<GroupState>();
     made->name = name;
+    made->axis = axis.empty() ? name : axis;
     made->ranks = ranks;
     made->index =
         static_cast<int>(std::find(ranks.begin(), ranks.end(), world.rank) - ranks.begin());
     made->buffers = world.buffers;
+    made->log_book = world.log_book;
     made->engine = new_engine(world, backend, key, ranks, made->index,
                               options.timeout.value_or(world.timeout));
     group = std::move(made);
@@ -253,7 +256,7 @@ const std::string& World::backend() const { return state().backend; }
 Group World::group() const { return group(comm::counted_up(size()), {"world", "", std::nullopt}); }
 
 Group World::group(const std::vector<int>& ranks, const GroupOptions& options) const {
-  return Group(comm::find_or_make_group(state(), ranks, options));
+  return Group(comm::find_or_make_group(state(), ranks, options, ""));
 }
 
 void World::abort(const std::string& reason) const {

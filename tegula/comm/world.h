@@ -102,6 +102,7 @@ class World {
   explicit World(std::shared_ptr<comm::WorldHead> state) : head_(std::move(state)) {}
 
  private:
+  friend class CommLog;
   comm::WorldState& state() const;
   void* part(std::size_t slot, std::type_index type,
              const std::function<std::shared_ptr<void>()>& make) const;

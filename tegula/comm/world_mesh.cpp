@@ -88,7 +88,7 @@ Group World::group(const DeviceMesh& mesh, std::size_t axis) const {
   }
   const std::vector<int> members = members_of(mesh, axis, rank());
   const std::shared_ptr<comm::GroupState>& group =
-      comm::find_or_make_group(state(), members, options_of(mesh, axis));
+      comm::find_or_make_group(state(), members, options_of(mesh, axis), mesh.axes()[axis].name);
   if (known != nullptr) known->groups[axis].store(&group, std::memory_order_release);
   return Group(group);
 }

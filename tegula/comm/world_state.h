@@ -13,6 +13,7 @@
 
 #include "tegula/comm/group_state.h"
 #include "tegula/comm/known_meshes.h"
+#include "tegula/comm/log_book.h"
 #include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/board.h"
 #include "tegula/comm/world.h"
@@ -33,6 +34,7 @@ struct WorldState : WorldHead {
   std::shared_ptr<void> communicator;     // an MPI_Comm that the user gave, else null
   std::shared_ptr<shm::Blocks> blocks;    // of ranks that are processes, else null
   std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
+  std::shared_ptr<LogBook> log_book = std::make_shared<LogBook>();
 
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<GroupState>> groups;
@@ -53,10 +55,12 @@ struct WorldState : WorldHead {
   }
 };
 
-// The group that World::group describes; stays where it is as long as the world.
+// The group that World::group describes; stays where it is as long as the world. `axis` is the one
+// it lies along; empty: none.
 const std::shared_ptr<GroupState>& find_or_make_group(WorldState& world,
                                                       const std::vector<int>& ranks,
-                                                      const GroupOptions& options);
+                                                      const GroupOptions& options,
+                                                      const std::string& axis);
 
 // 0, 1, ... size - 1
 std::vector<int> counted_up(int size);

@@ -1,0 +1,96 @@
+// What a rank communicates, and what for.
+//
+//   CommLog log(world);
+//   at::Tensor y = at::add(partial, x);
+//   std::cout << log.to_string();   // all-reduce sum over tp (2 ranks): 2,048 bytes, for
+//   aten::add.Tensor
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tegula/comm/call.h"
+#include "tegula/comm/world.h"
+#include "tegula/placement/reduce_op.h"
+
+namespace tegula {
+
+namespace comm {
+class LogBook;
+struct LogLine;
+}  // namespace comm
+
+using CommKind = comm::Kind;
+
+// One call of a Group: a collective, a send or a recv.
+struct CommEntry {
+  CommKind kind = CommKind::Barrier;
+  std::string axis;        // of the mesh ("tp"; "dp_tp" for both as one), else the group's name
+  int ranks = 1;           // of the group
+  std::int64_t bytes = 0;  // of this rank's input; of a recv, of what it gets
+  std::optional<ReduceOp> reduction;
+  std::string op;      // the CommLabel it was made under; empty: none
+  double seconds = 0;  // that this rank was held up, waiting for others included
+
+  bool operator==(const CommEntry&) const = default;
+};
+
+// "all-reduce sum over tp (2 ranks): 2,048 bytes, for aten::add.Tensor"
+std::string to_string(const CommEntry& entry);
+
+// Lists the calls that this rank starts on any group of the world while the log stands, in their
+// order. Calls that were refused (UsageError) are not made and not listed; those that failed are.
+// Several logs may stand at a time, each lists all. Any thread may use it. Without a log, a call
+// costs one atomic load more.
+class CommLog {
+ public:
+  explicit CommLog(const World& world);
+  ~CommLog();
+  CommLog(const CommLog&) = delete;
+  CommLog& operator=(const CommLog&) = delete;
+
+  std::vector<CommEntry> entries() const;
+  std::size_t size() const;
+  bool empty() const { return size() == 0; }
+  // Sums over the entries.
+  std::int64_t bytes() const;
+  double seconds() const;
+  // Forgets the entries so far; the log stands on.
+  void clear();
+  // One line per entry.
+  std::string to_string() const;
+
+ private:
+  friend class comm::LogBook;
+  std::shared_ptr<comm::LogBook> book_;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<comm::LogLine>> lines_;
+};
+
+// Says what the calls of this thread are for, as long as it stands; of several, the innermost
+// counts. The text must live as long; it is read only when a log stands.
+class CommLabel {
+ public:
+  explicit CommLabel(std::string_view text) : text_(text), outer_(innermost_) { innermost_ = this; }
+  ~CommLabel() { innermost_ = outer_; }
+  CommLabel(const CommLabel&) = delete;
+  CommLabel& operator=(const CommLabel&) = delete;
+
+  // Of this thread; empty: none.
+  static std::string_view current() {
+    return innermost_ == nullptr ? std::string_view() : innermost_->text_;
+  }
+
+ private:
+  static inline constinit thread_local const CommLabel* innermost_ = nullptr;
+  std::string_view text_;
+  const CommLabel* outer_;
+};
+
+}  // namespace tegula
