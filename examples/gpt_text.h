@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <fstream>
 #include <random>
 #include <set>
@@ -25,6 +26,10 @@ class Text {
 
   std::int64_t size() const { return numbers_.size(0); }
   std::int64_t vocabulary() const { return static_cast<std::int64_t>(vocabulary_.size()); }
+
+  std::string beginning(std::int64_t count) const {
+    return decoded(numbers_.narrow(0, 0, std::min(count, size())));
+  }
 
   // Characters and, for each, the one that follows it.
   struct Batch {
@@ -58,7 +63,7 @@ class Text {
   // Plain ASCII: a character of several bytes would be learned byte by byte.
   static std::string content_of(const std::string& file) {
     std::ifstream in(file);
-    if (!in) throw std::runtime_error("gpt: cannot read " + file);
+    if (!in) throw std::runtime_error("cannot read " + file);
     std::ostringstream content;
     content << in.rdbuf();
     std::string text = content.str();
