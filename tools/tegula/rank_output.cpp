@@ -13,7 +13,7 @@ constexpr int kColours[] = {36, 33, 32, 35, 34, 31};
 constexpr const char* kEraseRest = "\033[K";  // up to the end of the terminal's line
 
 std::string prefix_of(int rank, bool on_terminal) {
-  const std::string plain = "[" + std::to_string(rank) + "] ";
+  std::string plain = "[" + std::to_string(rank) + "] ";
   if (!on_terminal) return plain;
   const int colour = kColours[static_cast<std::size_t>(rank) % std::size(kColours)];
   return "\033[" + std::to_string(colour) + "m" + plain + "\033[0m";
