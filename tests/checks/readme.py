@@ -1,4 +1,4 @@
-"""The README shows the examples to the letter, and its map names folders that exist.
+"""The README names every example, its programs are examples to the letter, and its map names folders that exist.
 
 Usage: readme.py <root of the repository>
 """
@@ -11,10 +11,14 @@ def main(root):
     root = pathlib.Path(root)
     readme = (root / "README.md").read_text(encoding="utf-8")
     problems = []
-    for path in sorted((root / "examples").glob("*.cpp")):
-        program = path.read_text(encoding="utf-8")
-        if program[program.index("#include"):].strip() not in readme:
-            problems.append(f"README.md does not show {path.name} as it is")
+    examples = {path.name: path.read_text(encoding="utf-8") for path in sorted((root / "examples").glob("*.cpp"))}
+    programs = {text[text.index("#include"):].strip() for text in examples.values()}
+    for name in examples:
+        if f"examples/{name}" not in readme:
+            problems.append(f"README.md does not name examples/{name}")
+    for block in re.findall(r"^```cpp\n(.*?)^```", readme, re.MULTILINE | re.DOTALL):
+        if "int main(" in block and block.strip() not in programs:
+            problems.append(f"README.md shows a program that is no example:\n{block[:300]}...")
     for folder in re.findall(r"^([\w./-]+/) ", readme, re.MULTILINE):
         if not (root / folder).is_dir():
             problems.append(f"README.md names {folder}, which does not exist")

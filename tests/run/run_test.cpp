@@ -2,6 +2,7 @@
 #include "tools/tegula/run.h"
 
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,6 +77,30 @@ TEST(Run, EveryLineHasItsRankInFront) {
        {"[0] rank 0 of 3\n", "[1] rank 1 of 3\n", "[2] rank 2 of 3\n", "[2] no end\n"}) {
     EXPECT_TRUE(contains(result.out, line)) << result.out;
   }
+}
+
+// What the launcher writes to a terminal, up to `last`.
+std::string on_terminal(const RunOptions& options, const std::string& last) {
+  int screen = -1;
+  const pid_t process = forkpty(&screen, nullptr, nullptr, nullptr);
+  if (process == 0) _exit(run(options));
+  std::string text;
+  char c = 0;
+  while (!contains(text, last) && read(screen, &c, 1) == 1) text += c;
+  close(screen);
+  waitpid(process, nullptr, 0);
+  return text;
+}
+
+TEST(Run, OnATerminalALineThatEndsWithACarriageReturnIsOverwritten) {
+  const RunOptions options =
+      shell(1, "printf '1 of 2\\r2 of 2\\r\\nterminal=%s\\n' $TEGULA_TERMINAL");
+  const std::string erase = "\033[K";
+  const std::string text = on_terminal(options, "terminal=1" + erase);
+  EXPECT_TRUE(contains(text, "1 of 2" + erase + "\r")) << text;
+  EXPECT_TRUE(contains(text, "2 of 2" + erase + "\r\n")) << text;
+  EXPECT_TRUE(contains(text, "terminal=1")) << text;
+  EXPECT_TRUE(contains(launch(options).out, "[0] terminal=\n"));
 }
 
 TEST(Run, AllRanksOfAJobShareANameThatNoOtherHas) {

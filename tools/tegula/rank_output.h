@@ -8,7 +8,8 @@
 
 namespace tegula::cli {
 
-// One stream of one rank: prints whole lines with a prefix and remembers the last ones.
+// One stream of one rank: prints whole lines with a prefix and remembers the last ones. On a
+// terminal, a line that ends with a carriage return is shown until the next one is there.
 class RankOutput {
  public:
   RankOutput(int rank, std::FILE* to);
@@ -20,10 +21,13 @@ class RankOutput {
 
  private:
   void print(const std::string& line);
+  void show(const std::string& line);
 
+  bool on_terminal_;
   std::string prefix_;
   std::FILE* to_;
   std::string rest_;
+  std::string shown_;  // what stands on the terminal without a line end
   std::deque<std::string> last_lines_;
 };
 

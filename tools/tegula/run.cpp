@@ -171,7 +171,17 @@ class Launch {
   std::optional<Clock::time_point> kill_time_;
 };
 
+// A rank writes to a pipe and cannot know whether somebody watches.
+void tell_of_terminal() {
+  if (isatty(STDOUT_FILENO) != 0) {
+    set("TEGULA_TERMINAL", "1");
+  } else {
+    unsetenv("TEGULA_TERMINAL");
+  }
+}
+
 void Launch::start_all() {
+  tell_of_terminal();
   const std::string job = random_name();
   ranks_.clear();
   first_failed_ = -1;

@@ -18,7 +18,9 @@ struct RunOptions {
   std::vector<std::string> command;  // the program and its arguments
 };
 
-// Every line of a rank's output is printed with its rank in front. When a rank fails, the others
+// Every line of a rank's output is printed with its rank in front. If that goes to a terminal, the
+// ranks find TEGULA_TERMINAL=1 in their environment, and a line that ends with a carriage return is
+// overwritten by the next one. When a rank fails, the others
 // are stopped, and what the first failing rank wrote to stderr is printed once more, last and
 // alone. SIGINT, SIGTERM and SIGHUP are passed on to the ranks; ranks do not outlive the launcher.
 //
