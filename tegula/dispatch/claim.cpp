@@ -116,7 +116,8 @@ class Claims {
     } else {
       library(space, DispatchKey::PrivateUse3)
           .impl(own_name.c_str(),
-                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(op)));
+                torch::CppFunction::makeFromBoxedFunctor(
+                    std::make_unique<Kernel>(op, claimed_.size())));
     }
     claimed_.insert(toString(name));
   }

@@ -129,7 +129,8 @@ std::optional<RowsHere> rows_here(const CutLookup& lookup, const DTensorSpec& ta
                                   const Coordinate& at) {
   const std::vector<Interval> rows = table.dim_cuts()[lookup.dim].intervals(at);
   if (rows.size() != 1) return std::nullopt;
-  return RowsHere{1 - lookup.operand, rows[0].begin, rows[0].begin + rows[0].size};
+  return RowsHere{1 - lookup.operand, rows[0].begin, rows[0].begin + rows[0].size,
+                  table.shape()[lookup.dim]};
 }
 
 // What the answer asks this rank to do. False if it cannot.

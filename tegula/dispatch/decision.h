@@ -28,6 +28,7 @@ struct RowsHere {
   std::size_t indices = 0;  // the tensor of the call that holds them
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int64_t extent = 0;  // of the whole table
 };
 
 // The op on tiles: operands take their routes, some arguments are replaced, results are wrapped.

@@ -2,13 +2,33 @@
 
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <cstdlib>
+#include <string_view>
+
 namespace tegula {
 namespace {
 
 thread_local int implicit_replications = 0;
+thread_local int strict_modes = 0;
+thread_local int purposes = 0;
 thread_local const BuildDistributed* innermost_build = nullptr;
 
+bool is_strict_everywhere() {
+  static const bool is_set = [] {
+    const char* text = std::getenv("TEGULA_STRICT");
+    return text != nullptr && std::string_view(text) != "" && std::string_view(text) != "0";
+  }();
+  return is_set;
+}
+
 }  // namespace
+
+StrictMode::StrictMode() { ++strict_modes; }
+StrictMode::~StrictMode() { --strict_modes; }
+bool StrictMode::is_on() { return purposes == 0 && (strict_modes > 0 || is_strict_everywhere()); }
+
+OnPurpose::OnPurpose() { ++purposes; }
+OnPurpose::~OnPurpose() { --purposes; }
 
 ImplicitReplication::ImplicitReplication() { ++implicit_replications; }
 ImplicitReplication::~ImplicitReplication() { --implicit_replications; }

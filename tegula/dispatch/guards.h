@@ -24,6 +24,30 @@ class ImplicitReplication {
   static bool is_on();
 };
 
+// While it stands, an op that would move data unasked is a UsageError that names the op and the plan:
+// operands that would be redistributed by communication, or gathered because no rule covers the op.
+// What is asked for is not concerned: redistribute, full_tensor, item, and gradients on their way to
+// where their leaf is; nor is what an op has to exchange to give its result at all (the total of a
+// softmax along a dim that is cut). TEGULA_STRICT=1 in the environment does the same everywhere.
+class StrictMode {
+ public:
+  StrictMode();
+  ~StrictMode();
+  StrictMode(const StrictMode&) = delete;
+  StrictMode& operator=(const StrictMode&) = delete;
+
+  static bool is_on();
+};
+
+// While it stands, strict mode does not count: for what the library does on purpose.
+class OnPurpose {
+ public:
+  OnPurpose();
+  ~OnPurpose();
+  OnPurpose(const OnPurpose&) = delete;
+  OnPurpose& operator=(const OnPurpose&) = delete;
+};
+
 // While it stands, floating-point tensors with at least one dim that libtorch makes from nothing
 // (empty, zeros, ones, full, rand, randn) are DTensors, so that a module can be built in pieces:
 //

@@ -1,5 +1,6 @@
-// The idea: what kind of op is it? Views and metadata changes concern geometry only; some ops work
-// on tiles as they are; the rest takes the universal path.
+// The idea: a known kind of call is carried out as decided before. For a new one: views and metadata
+// changes concern geometry only; some ops are made of others; a rule says how the op runs on tiles;
+// some ops fill tiles as they are; the rest takes the universal path.
 #include "tegula/dispatch/kernel.h"
 
 #include <ATen/ATen.h>
@@ -18,8 +19,11 @@
 #include "tegula/dispatch/in_tiles.h"
 #include "tegula/dispatch/leaf_gradient.h"
 #include "tegula/dispatch/local_call.h"
+#include "tegula/dispatch/lowered.h"
+#include "tegula/dispatch/on_tiles.h"
 #include "tegula/dispatch/paranoia.h"
 #include "tegula/dispatch/random.h"
+#include "tegula/dispatch/strict.h"
 #include "tegula/dispatch/universal.h"
 #include "tegula/dispatch/views.h"
 
@@ -30,19 +34,30 @@ using Values = std::vector<c10::IValue>;
 
 // Outer tensors for views. Autograd must make them again by calling the op, not from strides: a
 // tile has none that mean anything.
-Values view_results(const Call& call) {
+Values outer_views(const std::vector<ViewResult>& results, const at::Tensor& base, bool is_list) {
   c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
-  const at::Tensor base = call.arguments()[*call.facts().viewed].toTensor();
   // a view of a normal tensor is a normal tensor
-  const c10::InferenceMode mode(c10::InferenceMode::is_enabled() && base.is_inference());
-  c10::List<at::Tensor> views;
-  for (const ViewResult& result : views_of(call)) {
-    const at::Tensor view = outer_tensor(result.payload);
+  std::optional<c10::InferenceMode> mode;
+  if (c10::InferenceMode::is_enabled()) mode.emplace(base.is_inference());
+  const auto outer = [](const ViewResult& result) {
+    at::Tensor view = outer_tensor(result.payload);
     view.unsafeGetTensorImpl()->set_storage_offset(result.storage_offset);
-    views.push_back(view);
-  }
+    return view;
+  };
+  if (!is_list) return {outer(results.front())};
+  c10::List<at::Tensor> views;
+  for (const ViewResult& result : results) views.push_back(outer(result));
+  return {views};
+}
+
+Values view_results(const Call& call) {
   const bool is_list = call.op().schema().returns()[0].type()->kind() == c10::TypeKind::ListType;
-  return {is_list ? c10::IValue(views) : c10::IValue(views.get(0))};
+  return outer_views(views_of(call), call.arguments()[*call.facts().viewed].toTensor(), is_list);
+}
+
+Values results_by_plan(const ViewPlan& plan, const at::Tensor& base) {
+  return outer_views(views_by_plan(plan, *payload_of(base), base.storage_offset()), base,
+                     plan.is_list);
 }
 
 // "aten::squeeze_.dim" -> the view op "aten::squeeze.dim"; none if this does not change geometry in
@@ -150,28 +165,50 @@ Values run_by_member(const Call& call) {
   return {};
 }
 
-Values run(const Call& call) {
-  if (!call.has_dtensors()) {
-    if (std::optional<Values> built = build_distributed(call)) return *built;
-    const PassUsBy plain;
-    Values arguments = call.arguments();
-    call.op().callBoxed(&arguments);
-    return arguments;
-  }
-  call.check_plain_tensors();
-  for (const TensorPlace& place : call.tensors()) {
-    if (place.payload) watch_leaf(place.tensor);
-  }
-  check_replicas(call);
+// Ways without a rule --------------------------------------------------------------------------
+
+Values run_without_dtensors(const Call& call) {
+  if (std::optional<Values> built = build_distributed(call)) return *built;
+  const PassUsBy plain;
+  Values arguments = call.arguments();
+  call.op().callBoxed(&arguments);
+  return arguments;
+}
+
+// Ops that change what a tensor is, not its values.
+std::optional<Values> run_on_geometry(const Call& call) {
   if (const auto view_op = geometry_change(call.facts())) return change_geometry(call, *view_op);
   if (call.facts().name.starts_with("aten::set_")) return set_to(call);
-  if (call.facts().viewed) return view_results(call);
-  if (std::optional<Values> results = run_in_tiles(call)) return *results;
+  return std::nullopt;
+}
+
+Values run_whole(const Call& call) {
+  check_may_gather(call);
   if (call.facts().name.starts_with("aten::_foreach_") && call.facts().return_is.empty() &&
       writes_share_memory(call)) {
     return run_by_member(call);
   }
   return call.facts().is_random ? run_random(call) : run_universal(call);
+}
+
+Values run(const Call& call) {
+  if (!call.has_dtensors()) return run_without_dtensors(call);
+  call.check_plain_tensors();
+  if (std::optional<Values> results = run_on_geometry(call)) return *results;
+  return run_whole(call);
+}
+
+// A rule's decision needs the tiles of what is written.
+bool can_follow_a_rule(const Call& call) {
+  if (call.facts().is_random) return false;
+  for (const TensorPlace& place : call.tensors()) {
+    const bool is_written = call.facts().written[place.argument];
+    if (is_written && (!place.payload || place.payload->link())) return false;
+    if (!place.payload && place.tensor.defined() && place.tensor.layout() != at::kStrided) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // libtorch's recurrent modules make the initial state themselves, plain.
@@ -219,9 +256,67 @@ void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                         torch::jit::Stack* stack) {
   const PassUsBy ours;  // tensors that we make are not the user's
   with_host_errors([&] {
-    const Call call(op, facts_, *stack);
-    replace_top(stack, call.arguments().size(), run(call));
+    const CallKey key(facts_, *stack);
+    if (key.is_known() && run_known(op, key, *stack)) return;
+    run_new(op, key, *stack);
   });
+}
+
+bool Kernel::run_known(const c10::OperatorHandle& op, const CallKey& key,
+                       torch::jit::Stack& stack) const {
+  if (is_checking(key.world()) || StrictMode::is_on()) return false;
+  const std::shared_ptr<const Decision> decision =
+      key.world().part<Decisions>().find(index_, key);
+  if (!decision) return false;
+  watch_leaves(facts_, stack);
+  if (const auto* on_tiles = std::get_if<OnTiles>(decision.get())) {
+    run_on_tiles(op, facts_, *on_tiles, stack);
+    return true;
+  }
+  if (const auto* plan = std::get_if<ViewPlan>(decision.get())) {
+    const std::size_t first = stack.size() - facts_.kinds.size();
+    Values results = results_by_plan(*plan, stack[first + plan->viewed].toTensor());
+    replace_top(&stack, facts_.kinds.size(), std::move(results));
+    return true;
+  }
+  return false;
+}
+
+void Kernel::run_new(const c10::OperatorHandle& op, const CallKey& key,
+                     torch::jit::Stack& stack) const {
+  const Call call(op, facts_, stack);
+  const auto give = [&](Values results) {
+    replace_top(&stack, call.arguments().size(), std::move(results));
+  };
+  const auto remember = [&](Decision decision) {
+    if (!key.is_known() || !call.mesh().coordinate_of(call.world().rank())) return;
+    call.world().part<Decisions>().remember(
+        index_, key, std::make_shared<const Decision>(std::move(decision)));
+  };
+  if (!call.has_dtensors()) return give(run_without_dtensors(call));
+  call.check_plain_tensors();
+  watch_leaves(facts_, stack);
+  check_replicas(call);
+  if (std::optional<Values> results = run_on_geometry(call)) return give(std::move(*results));
+  if (facts_.viewed) {
+    std::optional<ViewPlan> plan =
+        facts_.name == "aten::as_strided" ? std::nullopt : plan_views(call);
+    if (!plan) return give(view_results(call));
+    give(results_by_plan(*plan, call.arguments()[plan->viewed].toTensor()));
+    return remember(std::move(*plan));
+  }
+  if (std::optional<Values> results = run_lowered(call)) return give(std::move(*results));
+  if (can_follow_a_rule(call)) {
+    if (std::optional<Draft> draft = draft_for(call)) {
+      check_may_move(call, *draft);
+      const Witness witness(call);
+      OnTiles decision = run_draft(call, std::move(*draft), stack);
+      witness.compare(stack);
+      return remember(std::move(decision));
+    }
+  }
+  if (std::optional<Values> results = run_in_tiles(call)) return give(std::move(*results));
+  give(run_whole(call));
 }
 
 void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,

@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include "tegula/dispatch/decisions.h"
 #include "tegula/dispatch/op_facts.h"
 
 namespace tegula {
@@ -12,12 +13,18 @@ namespace tegula {
 // One per claimed operator. Below autograd.
 class Kernel final : public c10::OperatorKernel {
  public:
-  explicit Kernel(const c10::OperatorHandle& op) : facts_(op) {}
+  // `index` counts the kernels of this process.
+  Kernel(const c10::OperatorHandle& op, std::size_t index) : facts_(op), index_(index) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack);
 
  private:
+  // By a decision that is remembered. False if there is none.
+  bool run_known(const c10::OperatorHandle& op, const CallKey& key, torch::jit::Stack& stack) const;
+  void run_new(const c10::OperatorHandle& op, const CallKey& key, torch::jit::Stack& stack) const;
+
   OpFacts facts_;
+  std::size_t index_;
 };
 
 // For an operator that libtorch composes of others: its own plain tensors count as replicated while

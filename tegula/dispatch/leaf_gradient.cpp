@@ -46,6 +46,24 @@ bool is_watched(const at::Tensor& leaf) {
 
 }  // namespace
 
+void watch_leaves(const OpFacts& facts, const torch::jit::Stack& stack) {
+  const auto watch = [](const c10::IValue& value) {
+    if (!value.isTensor()) return;
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.defined() && tensor.requires_grad() &&
+        tensor.key_set().has(c10::DispatchKey::PrivateUse3)) {
+      watch_leaf(tensor);
+    }
+  };
+  const std::size_t count = facts.kinds.size();
+  for (std::size_t index = 0; index < count; ++index) {
+    const c10::IValue& value = stack[stack.size() - count + index];
+    if (facts.kinds[index] == ArgumentKind::Tensor) watch(value);
+    if (facts.kinds[index] != ArgumentKind::TensorList || !value.isList()) continue;
+    for (const c10::IValue& member : value.toListRef()) watch(member);
+  }
+}
+
 void watch_leaf(const at::Tensor& outer) {
   if (!outer.requires_grad() || !outer.is_leaf() || is_watched(outer)) return;
   namespace autograd = torch::autograd::impl;

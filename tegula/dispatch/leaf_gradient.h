@@ -2,6 +2,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include "tegula/dispatch/op_facts.h"
 
 namespace tegula {
 
@@ -9,5 +12,7 @@ namespace tegula {
 // its placements (owed reductions done) before they are stored or returned, plain ones counting as
 // replicated. Does nothing the second time. Cheap.
 void watch_leaf(const at::Tensor& outer);
+// ... of all leaves among the arguments on top of the stack.
+void watch_leaves(const OpFacts& facts, const torch::jit::Stack& stack);
 
 }  // namespace tegula

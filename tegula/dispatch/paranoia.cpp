@@ -10,6 +10,7 @@
 #include "tegula/base/hash.h"
 #include "tegula/base/text.h"
 #include "tegula/dispatch/local_call.h"
+#include "tegula/dispatch/universal.h"
 
 namespace tegula {
 namespace {
@@ -29,6 +30,7 @@ struct Sampling {
   }
   double share = 0;
   double debt = 0;
+  bool is_on_this_op = false;
 };
 
 std::int64_t hash_of_bytes(const at::Tensor& tensor) {
@@ -61,8 +63,12 @@ void compare_along(const Call& call, const at::Tensor& tile, const std::string& 
 
 }  // namespace
 
+bool is_checking(const World& world) { return world.part<Sampling>().share > 0; }
+
 void check_replicas(const Call& call) {
-  if (!call.world().part<Sampling>().is_due()) return;
+  Sampling& sampling = call.world().part<Sampling>();
+  sampling.is_on_this_op = sampling.is_due();
+  if (!sampling.is_on_this_op) return;
   if (!call.mesh().coordinate_of(call.world().rank())) return;
   const BelowAutograd below;
   for (const TensorPlace& place : call.tensors()) {
@@ -81,6 +87,81 @@ void check_replicas(const Call& call) {
       if (!is_replicate(spec.placements()[axis])) continue;
       compare_along(call, place.payload->tile(), to_string(spec), spec.mesh(), axis);
     }
+  }
+}
+
+namespace {
+
+// A DTensor with the same values and spec, apart from the original.
+at::Tensor copied(const at::Tensor& tensor) {
+  const PayloadPtr payload = payload_of(tensor);
+  if (!payload || payload->link()) return tensor;
+  return outer_tensor(payload->tile().clone(), payload->spec(), payload->world(),
+                      payload->layout());
+}
+
+void collect_wholes(const c10::IValue& value, std::vector<at::Tensor>& into) {
+  with_tensors(value, [&](int, const at::Tensor& tensor) {
+    const PayloadPtr payload = payload_of(tensor);
+    into.push_back(payload ? payload->whole().resolve_conj().resolve_neg().clone() : tensor);
+    return tensor;
+  });
+}
+
+// Relative to the greatest element, since sums of parts are rounded otherwise.
+bool are_close(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (!at::isFloatingType(a.scalar_type()) && !at::isComplexType(a.scalar_type())) {
+    return at::equal(a, b);
+  }
+  if (a.numel() == 0) return true;
+  const bool is_double =
+      a.scalar_type() == at::kDouble || a.scalar_type() == at::kComplexDouble;
+  const bool is_short = a.element_size() < 4;
+  const double tolerance = is_double ? 1e-9 : (is_short ? 5e-2 : 2e-4);
+  const at::Tensor sizes = a.abs().to(at::kDouble);
+  const double greatest = sizes.masked_fill(at::isfinite(sizes).logical_not(), 0).max().item<double>();
+  return at::allclose(a, b, tolerance, tolerance * greatest + 1e-30, true);
+}
+
+}  // namespace
+
+Witness::Witness(const Call& call) : call_(call) {
+  is_due_ = call.world().part<Sampling>().is_on_this_op &&
+            call.mesh().coordinate_of(call.world().rank()).has_value();
+  if (!is_due_) return;
+  const BelowAutograd below;
+  std::vector<c10::IValue> arguments;
+  for (std::size_t index = 0; index < call.arguments().size(); ++index) {
+    arguments.push_back(call.facts().written[index]
+                            ? with_tensors(call.arguments()[index],
+                                           [](int, const at::Tensor& t) { return copied(t); })
+                            : call.arguments()[index]);
+  }
+  const Call apart(call.op(), call.facts(), arguments);
+  for (const c10::IValue& result : run_universal(apart)) collect_wholes(result, expected_);
+  for (std::size_t index = 0; index < arguments.size(); ++index) {
+    if (call.facts().written[index]) collect_wholes(arguments[index], expected_);
+  }
+}
+
+void Witness::compare(const torch::jit::Stack& stack) const {
+  if (!is_due_) return;
+  const BelowAutograd below;
+  std::vector<at::Tensor> wholes;
+  const std::size_t count = call_.facts().return_is.size();
+  for (std::size_t index = stack.size() - count; index < stack.size(); ++index) {
+    collect_wholes(stack[index], wholes);
+  }
+  for (std::size_t index = 0; index < call_.arguments().size(); ++index) {
+    if (call_.facts().written[index]) collect_wholes(call_.arguments()[index], wholes);
+  }
+  for (std::size_t k = 0; k < wholes.size(); ++k) {
+    if (!wholes[k].defined() || are_close(wholes[k], expected_[k])) continue;
+    throw InternalError("a rule gives another result than the universal path")
+        .fact("op", call_.text())
+        .fact("result", std::to_string(k))
+        .hint("please report this");
   }
 }
 

@@ -11,4 +11,21 @@ namespace tegula {
 // difference. Does nothing unless the mode is on.
 void check_replicas(const Call& call);
 
+// Whether the mode is on for this rank.
+bool is_checking(const World& world);
+
+// What the universal path makes of a call, to compare with what a rule made of it: made before the
+// op runs, since the op may write. Does nothing unless the mode is on.
+class Witness {
+ public:
+  explicit Witness(const Call& call);
+  // The results on top of the stack. InternalError that names op and specs if they differ.
+  void compare(const torch::jit::Stack& stack) const;
+
+ private:
+  const Call& call_;
+  bool is_due_ = false;
+  std::vector<at::Tensor> expected_;  // whole results, list members counted
+};
+
 }  // namespace tegula

@@ -64,8 +64,9 @@ at::Tensor distributed(const at::Tensor& result, const Call& call) {
   return replicated(result, call.mesh(), call.world());
 }
 
-// What the op gives on tensors of the whole's shapes, for a rank that has no data: libtorch's own
-// shape function where there is one, else the op on zeros or ones.
+}  // namespace
+
+// libtorch's own shape function where there is one, else the op on zeros or ones.
 std::vector<c10::IValue> imagined_results(const Call& call) {
   const auto on = [&](const std::function<at::Tensor(const at::Tensor&)>& stand_in) {
     std::vector<c10::IValue> arguments;
@@ -101,8 +102,6 @@ std::vector<c10::IValue> imagined_results(const Call& call) {
     return filled_with(1);  // fine as probabilities
   }
 }
-
-}  // namespace
 
 void check_readable(const Call& call) {
   for (const TensorPlace& place : call.tensors()) {

@@ -29,9 +29,13 @@ std::optional<Signature> embedding(const OpSchema& schema) {
 // (grad [indices..., d], indices, num_weights, padding_idx, scale_by_freq) -> [v, d]
 std::optional<Signature> embedding_backward(const OpSchema& schema) {
   if (schema.flag(4)) return std::nullopt;  // counts how often an index appears everywhere
+  Shape expected = schema.spec(1).shape();
+  if (schema.spec(0).ndim() == 0) return std::nullopt;
+  const std::int64_t width = schema.spec(0).shape().back();
+  expected.push_back(width);
+  if (schema.spec(0).shape() != expected) return std::nullopt;
   Signature signature;
   const Term indices = own_factors(signature, schema.spec(1).shape());
-  const std::int64_t width = schema.spec(0).shape().back();
   Term grad = indices;
   grad.factors.push_back(signature.add_factor(width));
   grad.sizes.push_back(width);
@@ -43,10 +47,17 @@ std::optional<Signature> embedding_backward(const OpSchema& schema) {
 
 enum Reduction : std::int64_t { kNone = 0, kMean = 1, kSum = 2 };
 
+// self [n, c], then target [n]; weight [c] if it is given.
+bool fits(const OpSchema& schema, std::size_t self, std::size_t weight) {
+  const Shape& shape = schema.spec(self).shape();
+  if (shape.size() != 2 || schema.spec(self + 1).shape() != Shape{shape[0]}) return false;
+  return schema.is_none(weight) || schema.spec(schema.tensor(weight)).shape() == Shape{shape[1]};
+}
+
 // (self [n, c], target [n], weight [c]?, reduction, ignore_index) -> loss, total weight. The mean
 // divides by what all rows weigh: it is made of the sum elsewhere.
 std::optional<Signature> nll_loss(const OpSchema& schema) {
-  if (schema.spec(0).ndim() != 2 || schema.spec(1).ndim() != 1) return std::nullopt;
+  if (!fits(schema, 0, 2)) return std::nullopt;
   const std::int64_t reduction = schema.integer(3);
   Signature signature;
   const Term self = own_factors(signature, schema.spec(0).shape());
@@ -61,7 +72,7 @@ std::optional<Signature> nll_loss(const OpSchema& schema) {
 
 // (grad, self, target, weight?, reduction, ignore_index, total weight) -> of self
 std::optional<Signature> nll_loss_backward(const OpSchema& schema) {
-  if (schema.spec(1).ndim() != 2 || schema.spec(2).ndim() != 1) return std::nullopt;
+  if (!fits(schema, 1, 3)) return std::nullopt;
   Signature signature;
   const Term self = own_factors(signature, schema.spec(1).shape());
   const Term rows{{self.factors[0]}, {self.sizes[0]}};

@@ -1,5 +1,7 @@
 // Normalization over the last dims: what stands before them may be cut; gradients of weights, which
 // lack those dims, are sums.
+#include <algorithm>
+
 #include "tegula/ops/families.h"
 
 namespace tegula::families {
@@ -34,13 +36,26 @@ void add_operand(Signature& signature, const OpSchema& schema, std::size_t argum
   signature.operands.push_back({is_given ? term : Term{}, false, 0, is_given});
 }
 
-bool fits(const OpSchema& schema, std::size_t self) {
-  return static_cast<std::size_t>(schema.spec(self).ndim()) >= schema.ints(self + 1).size();
+bool has_shape(const OpSchema& schema, std::size_t argument, const Shape& shape) {
+  if (schema.is_none(argument)) return true;
+  const std::size_t tensor = schema.tensor(argument);
+  return !schema.has(tensor) || schema.spec(tensor).shape() == shape;
+}
+
+// What is normalized are the last dims of self, and weights have just these.
+bool fits(const OpSchema& schema, std::size_t self, const std::vector<std::size_t>& weights) {
+  const Shape& shape = schema.spec(self).shape();
+  const Ints& normalized = schema.ints(self + 1);
+  if (normalized.empty() || shape.size() < normalized.size()) return false;
+  if (!std::equal(normalized.rbegin(), normalized.rend(), shape.rbegin())) return false;
+  return std::all_of(weights.begin(), weights.end(), [&](std::size_t argument) {
+    return has_shape(schema, argument, normalized);
+  });
 }
 
 // (input, normalized_shape, weight?, bias?, eps) -> output, mean, rstd
 std::optional<Signature> layer_norm(const OpSchema& schema) {
-  if (!fits(schema, 0)) return std::nullopt;
+  if (!fits(schema, 0, {2, 3})) return std::nullopt;
   Signature signature;
   const Dims dims = number_dims(signature, schema.spec(0).shape(), schema.ints(1).size());
   signature.operands.push_back({dims.all});
@@ -52,7 +67,9 @@ std::optional<Signature> layer_norm(const OpSchema& schema) {
 
 // (grad, input, normalized_shape, mean, rstd, weight?, bias?, mask) -> of input, weight, bias
 std::optional<Signature> layer_norm_backward(const OpSchema& schema) {
-  if (!fits(schema, 1)) return std::nullopt;
+  if (!fits(schema, 1, {5, 6}) || schema.spec(0).shape() != schema.spec(1).shape()) {
+    return std::nullopt;
+  }
   Signature signature;
   const Dims dims = number_dims(signature, schema.spec(1).shape(), schema.ints(2).size());
   signature.operands = {{dims.all}, {dims.all}, {dims.before}, {dims.before}};
@@ -64,7 +81,7 @@ std::optional<Signature> layer_norm_backward(const OpSchema& schema) {
 
 // (input, normalized_shape, weight?, eps) -> output, rstd
 std::optional<Signature> rms_norm(const OpSchema& schema) {
-  if (!fits(schema, 0)) return std::nullopt;
+  if (!fits(schema, 0, {2})) return std::nullopt;
   Signature signature;
   const Dims dims = number_dims(signature, schema.spec(0).shape(), schema.ints(1).size());
   signature.operands.push_back({dims.all});
@@ -75,7 +92,9 @@ std::optional<Signature> rms_norm(const OpSchema& schema) {
 
 // (grad, input, normalized_shape, rstd, weight?, mask) -> of input, weight
 std::optional<Signature> rms_norm_backward(const OpSchema& schema) {
-  if (!fits(schema, 1)) return std::nullopt;
+  if (!fits(schema, 1, {4}) || schema.spec(0).shape() != schema.spec(1).shape()) {
+    return std::nullopt;
+  }
   Signature signature;
   const Dims dims = number_dims(signature, schema.spec(1).shape(), schema.ints(2).size());
   signature.operands = {{dims.all}, {dims.all}, {dims.before}};

@@ -53,8 +53,9 @@ class Choice {
     for (const Result& result : signature_.results) result_bytes_.push_back(bytes_of(result));
   }
 
-  // None if some axis has no legal move.
+  // None if some axis has no legal move, or what is written has another shape than the results.
   std::optional<OutputSharding> decide() {
+    if (!is_written_as_it_is()) return std::nullopt;
     do {
       moves_ = axis_moves(signature_);
       chosen_.clear();
@@ -94,6 +95,15 @@ class Choice {
     std::int64_t elements = 1;
     for (std::int64_t size : shape_of(result.term, signature_)) elements *= size;
     return elements * 4;
+  }
+
+  bool is_written_as_it_is() const {
+    for (std::size_t k : schema_.written) {
+      for (const Result& result : signature_.results) {
+        if (shape_of(result.term, signature_) != schema_.spec(k).shape()) return false;
+      }
+    }
+    return true;
   }
 
   // Moves by themselves ---------------------------------------------------------------------------

@@ -121,6 +121,9 @@ SignatureOf concatenation(std::size_t dim) {
     for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
       const Shape& shape = schema.spec(k).shape();
       if (shape.size() != first.size()) return std::nullopt;  // libtorch skips tensors of shape [0]
+      for (std::size_t other = 0; other < first.size(); ++other) {
+        if (other != along && shape[other] != first[other]) return std::nullopt;
+      }
       Term term = shared;
       term.factors[along] = kNoFactor;
       term.sizes = shape;

@@ -1,0 +1,21 @@
+// One element of each row of a matrix, by index, where the rows' elements may be cut over ranks:
+// each rank looks up what it has.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace tegula {
+
+// table[row, index[row]] for each row, 0 where the index is `ignored`. Owes a sum over axes that cut
+// the rows' elements; cut as the rows are. None if the shards are not single runs of elements, or
+// the table owes something.
+std::optional<at::Tensor> picked_along_rows(const at::Tensor& table, const at::Tensor& index,
+                                            std::int64_t ignored);
+
+// Zeros placed as `table`, but values[row] (or the one value) at index[row]. None as above.
+std::optional<at::Tensor> put_along_rows(const at::Tensor& values, const at::Tensor& table,
+                                         const at::Tensor& index, std::int64_t ignored);
+
+}  // namespace tegula

@@ -1,0 +1,46 @@
+#include "tegula/dispatch/strict.h"
+
+#include "tegula/base/error.h"
+#include "tegula/dispatch/guards.h"
+
+namespace tegula {
+namespace {
+
+// Reading it is what was asked for.
+bool gives_numbers(const Call& call) {
+  for (const c10::Argument& result : call.op().schema().returns()) {
+    if (result.type()->kind() == c10::TypeKind::TensorType ||
+        result.type()->kind() == c10::TypeKind::ListType) {
+      return false;
+    }
+  }
+  return !call.facts().writes;
+}
+
+}  // namespace
+
+void check_may_move(const Call& call, const Draft& draft) {
+  if (!draft.on_tiles.communicates || !StrictMode::is_on()) return;
+  for (std::size_t k = 0; k < draft.on_tiles.routes.size(); ++k) {
+    const auto& route = draft.on_tiles.routes[k];
+    if (!route || !route->communicates()) continue;
+    throw UsageError("an op would redistribute an operand unasked")
+        .fact("op", call.text())
+        .fact("plan", to_string(route->plan()))
+        .hint("redistribute it before the call, or leave strict mode");
+  }
+}
+
+void check_may_gather(const Call& call) {
+  if (!StrictMode::is_on() || gives_numbers(call)) return;
+  for (const TensorPlace& place : call.tensors()) {
+    if (!place.payload) continue;
+    if (place.payload->spec().is_replicated() && !place.payload->link()) continue;
+    throw UsageError("an op would gather its operands: no rule covers it")
+        .fact("op", call.text())
+        .fact("plan", "gather " + to_string(place.payload->spec()))
+        .hint("redistribute its operands to replicated before the call, or leave strict mode");
+  }
+}
+
+}  // namespace tegula
