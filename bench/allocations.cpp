@@ -6,12 +6,14 @@
 #include <cerrno>
 #include <cstddef>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the C library's own names
 extern "C" {
 void* __libc_malloc(std::size_t size);
 void* __libc_calloc(std::size_t count, std::size_t size);
 void* __libc_realloc(void* memory, std::size_t size);
 void* __libc_memalign(std::size_t alignment, std::size_t size);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace {
 thread_local std::int64_t allocations = 0;

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <chrono>
+#include <functional>
 
 #include "bench/allocations.h"
 #include "bench/google.h"
@@ -74,7 +75,7 @@ const OpCase kOps[] = {
 
 void register_case(const std::string& name, const std::string& who,
                    const std::function<void()>& body) {
-  const auto loop = [body](State& state) {
+  const std::function<void(State&)> loop = [body](State& state) {
     for (auto _ : state) body();
   };
   benchmark::RegisterBenchmark((name + " by " + who).c_str(), loop)->Unit(benchmark::kMicrosecond);
@@ -229,7 +230,7 @@ std::vector<ColdPair> cold_pairs(const ColdCase& one, const DeviceMesh& mesh) {
   left.resize(mesh.ndim(), Replicate());
   right.resize(mesh.ndim(), Replicate());
   std::vector<ColdPair> pairs;
-  for (int i = 0; i < kColdCalls; ++i) {
+  for (std::int64_t i = 0; i < kColdCalls; ++i) {
     const std::int64_t rows = 4 * (i % 10 + 1), columns = 4 * (i / 10 + 1);
     const bool is_product = one.inner != 0;
     pairs.push_back({placed(at::rand({rows, is_product ? one.inner : columns}), mesh, left),

@@ -1,7 +1,6 @@
 #include "bench/report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -22,20 +21,20 @@ using Value = std::optional<double>;
 // Three significant digits.
 std::string short_number(const Value& value) {
   if (!value) return "";
-  const double size = std::abs(*value);
   char text[32];
   std::snprintf(text, sizeof text,
-                size >= 100  ? "%.0f"
-                : size >= 10 ? "%.1f"
-                : size >= 1  ? "%.2f"
-                             : "%.3f",
+                *value >= 100  ? "%.0f"
+                : *value >= 10 ? "%.1f"
+                : *value >= 1  ? "%.2f"
+                               : "%.3f",
                 *value);
   return text;
 }
 
-Value difference(const Value& a, const Value& b) {
-  if (!a || !b) return std::nullopt;
-  return *a - *b;
+// How much more the first is, if it is.
+Value excess(const Value& ours, const Value& plain) {
+  if (!ours || !plain || *ours <= *plain) return std::nullopt;
+  return *ours - *plain;
 }
 
 std::string ratio_text(const Value& theirs, const Value& ours) {
@@ -102,7 +101,7 @@ void print_table(const std::vector<Measurement>& measurements, std::ostream& out
     std::vector<std::string> row{name, units[name]};
     const Value ours = value_of(name, kOurs);
     for (const std::string& who : whos) row.push_back(short_number(value_of(name, who)));
-    if (has_plain) row.push_back(short_number(difference(ours, value_of(name, kPlain))));
+    if (has_plain) row.push_back(short_number(excess(ours, value_of(name, kPlain))));
     for (const std::string& who : whos) {
       if (who != kOurs) row.push_back(ratio_text(value_of(name, who), ours));
     }

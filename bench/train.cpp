@@ -1,7 +1,7 @@
 // Training steps: forward, loss, backward and AdamW, on two ranks of one thread each, and plainly
 // in one process with two threads. All start from the same weights; the first steps warm up, and
 // their losses must agree.
-#include <chrono>
+#include <algorithm>
 #include <cmath>
 
 #include "bench/groups.h"

@@ -4,6 +4,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/nn.h>
 
+#include <cmath>
+
 #include "bench/optimizers.h"
 #include "tegula/tensor/module.h"
 
