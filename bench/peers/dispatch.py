@@ -164,7 +164,8 @@ def main():
         for axes in (1, 2, 4):
             peers.run(__file__, f"cold{axes}", 1)
     elif sys.argv[1] == "cached":
-        cached(peers.join()[1])
+        with peers.joined() as (_, ranks):
+            cached(ranks)
     else:
         cold(int(sys.argv[1][-1]))
 

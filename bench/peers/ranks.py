@@ -3,6 +3,7 @@
 Each rank has one thread and, while there are enough, a processor of its own, as ours have. A script
 that uses this calls itself once per rank.
 """
+import contextlib
 import json
 import os
 import statistics
@@ -21,7 +22,7 @@ def record(group, case, who, value, unit="us"):
 
 
 def run(script, part, ranks):
-    """Runs `script part` as that many ranks, which call join()."""
+    """Runs `script part` as that many ranks, which use joined()."""
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for rank in range(ranks):
@@ -32,14 +33,20 @@ def run(script, part, ranks):
             sys.exit(f"a rank of {part} failed")
 
 
-def join():
+@contextlib.contextmanager
+def joined():
+    """Gives rank and number of ranks. All leave together and in order: gloo can crash a process that just ends."""
     rank, ranks = int(os.environ["PEER_RANK"]), int(os.environ["PEER_RANKS"])
     torch.set_num_threads(1)
     processors = sorted(os.sched_getaffinity(0))
     if ranks <= len(processors):
         os.sched_setaffinity(0, {processors[rank]})
     dist.init_process_group("gloo", init_method="file://" + os.environ["PEER_STORE"], rank=rank, world_size=ranks)
-    return rank, ranks
+    yield rank, ranks
+    store = dist.FileStore(os.environ["PEER_STORE"] + ".done", ranks)
+    store.set(str(rank), "")
+    store.wait([str(other) for other in range(ranks)])
+    dist.destroy_process_group()
 
 
 def time_of(body, calls, rounds):

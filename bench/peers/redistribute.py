@@ -17,11 +17,7 @@ CASES = [
 ]
 
 
-def main():
-    if len(sys.argv) == 1:
-        peers.run(__file__, "all", RANKS)
-        return
-    _, ranks = peers.join()
+def measure_all(ranks):
     mesh = init_device_mesh("cpu", (ranks,))
     for name, size, before, after, calls, rounds in CASES:
         tile = torch.rand(size // ranks if before == Shard(0) else size, size // ranks if before == Shard(1) else size)
@@ -31,6 +27,14 @@ def main():
             tensor.redistribute(placements=[after])
 
         peers.record("redistribute", f"{name} {ranks} ranks", "torch-dtensor", peers.time_of(body, calls, rounds))
+
+
+def main():
+    if len(sys.argv) == 1:
+        peers.run(__file__, "all", RANKS)
+        return
+    with peers.joined() as (_, ranks):
+        measure_all(ranks)
 
 
 if __name__ == "__main__":

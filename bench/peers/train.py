@@ -179,8 +179,7 @@ def split_batch(kind, mesh):
     return model, [distribute_tensor(part, mesh, [Shard(0)]) for part in kind.data()]
 
 
-def measure_all():
-    rank, ranks = peers.join()
+def measure_all(rank, ranks):
     mesh = init_device_mesh("cpu", (ranks,))
     for name, kind in (("mlp", Mlp), ("gpt", Gpt)):
         measure(f"{name} tp 2 ranks", "torch-dtensor", split_weights(kind, mesh), kind.loss, kind.data())
@@ -191,5 +190,13 @@ def measure_all():
     measure("gpt tp vocab 2 ranks", "torch-dtensor", split_words(mesh), Gpt.loss, Gpt.data(), loss_parallel)
 
 
+def main():
+    if len(sys.argv) == 1:
+        peers.run(__file__, "all", RANKS)
+        return
+    with peers.joined() as (rank, ranks):
+        measure_all(rank, ranks)
+
+
 if __name__ == "__main__":
-    measure_all() if len(sys.argv) > 1 else peers.run(__file__, "all", RANKS)
+    main()
