@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kRepetitions = 5;
 constexpr double kSecondsPerRepetition = 0.05;
+const std::string kWho = " by ";
 
 // Keeps the time of every repetition.
 class Collector : public benchmark::BenchmarkReporter {
@@ -16,25 +17,28 @@ class Collector : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
       if (run.run_type != Run::RT_Iteration) continue;
-      const std::string& name = run.run_name.function_name;
-      if (times_.try_emplace(name).second) order_.push_back(name);
-      times_[name].push_back(run.GetAdjustedRealTime());
+      names_[run.family_index] = run.run_name.function_name;
+      times_[run.family_index].push_back(run.GetAdjustedRealTime());
     }
   }
   std::vector<Measurement> medians(const std::string& group) {
     std::vector<Measurement> result;
-    for (const std::string& name : order_) {
-      std::vector<double>& times = times_[name];
-      std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
-                       times.end());
-      result.push_back({group, name, "tegula", times[times.size() / 2], "us"});
+    for (auto& [number, times] : times_) {
+      const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+      std::nth_element(times.begin(), middle, times.end());
+      const std::string& name = names_[number];
+      const std::size_t end = name.find(kWho);
+      const bool says_who = end != std::string::npos;
+      result.push_back({group, name.substr(0, end),
+                        says_who ? name.substr(end + kWho.size()) : "tegula", *middle, "us"});
     }
     return result;
   }
 
  private:
-  std::vector<std::string> order_;
-  std::map<std::string, std::vector<double>> times_;
+  // by the order in which they were registered
+  std::map<std::int64_t, std::string> names_;
+  std::map<std::int64_t, std::vector<double>> times_;
 };
 
 }  // namespace
@@ -43,8 +47,9 @@ std::vector<Measurement> run_registered(const std::string& group) {
   std::string repetitions = "--benchmark_repetitions=" + std::to_string(kRepetitions);
   std::string seconds = "--benchmark_min_time=" + std::to_string(kSecondsPerRepetition);
   std::string program = "tegula-bench";
-  char* arguments[] = {program.data(), repetitions.data(), seconds.data(), nullptr};
-  int count = 3;
+  std::string turns = "--benchmark_enable_random_interleaving=true";
+  char* arguments[] = {program.data(), repetitions.data(), seconds.data(), turns.data(), nullptr};
+  int count = 4;
   benchmark::Initialize(&count, arguments);
   Collector collector;
   benchmark::RunSpecifiedBenchmarks(&collector);

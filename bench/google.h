@@ -10,8 +10,9 @@
 
 namespace tegula::bench {
 
-// Runs all benchmarks registered since the last call, each several times, and forgets them. The
-// name of a benchmark is its case; values are medians in microseconds.
+// Runs all benchmarks registered since the last call, each several times and in turns with the
+// others, and forgets them. The name of a benchmark is its case, or "case by who" (who: "tegula"
+// if not said); values are medians in microseconds.
 std::vector<Measurement> run_registered(const std::string& group);
 
 }  // namespace tegula::bench

@@ -16,6 +16,15 @@ std::vector<Measurement> run_plan();
 // Collectives between processes, beside gloo's, MPI's (if it is there) and a memcpy.
 std::vector<Measurement> run_comm();
 
+// Single ops on small distributed tensors, beside the same on plain ones.
+std::vector<Measurement> run_dispatch();
+
+// Redistributions between two ranks, beside the bare collectives.
+std::vector<Measurement> run_redistribute();
+
+// Steps of training small models on two ranks, beside plain libtorch with two threads.
+std::vector<Measurement> run_train();
+
 // Runs bench/peers/<group>.py under the Python of TEGULA_PYTHON (python3 if unset), which prints
 // measurements as JSON lines; a group without such a script measures its peers itself. UsageError
 // if the script fails.

@@ -17,7 +17,10 @@ using tegula::bench::Measurement;
 const std::map<std::string, std::function<std::vector<Measurement>()>> kGroups = {
     {"core", tegula::bench::run_core},
     {"comm", tegula::bench::run_comm},
+    {"dispatch", tegula::bench::run_dispatch},
     {"plan", tegula::bench::run_plan},
+    {"redistribute", tegula::bench::run_redistribute},
+    {"train", tegula::bench::run_train},
 };
 
 std::vector<std::string> chosen_groups(const std::string& word) {
@@ -34,7 +37,8 @@ int run(int argc, char** argv) {
   std::string group = "all";
   std::string json;
   bool peer = false;
-  app.add_option("group", group, "core, comm, plan, or all (default)");
+  app.add_option("group", group,
+                 "core, comm, dispatch, plan, redistribute, train, or all (default)");
   app.add_flag("--peer", peer, "Measure the same work with the peers, in the same run");
   app.add_option("--json", json, "Write one JSON line per measurement to this file");
   try {

@@ -4,9 +4,18 @@
 
 namespace tegula::bench {
 
-std::vector<Measurement> run_comm() {
+namespace {
+
+[[noreturn]] void refuse() {
   throw UsageError("this Tegula was built without libtorch")
       .hint("build the preset dev or release");
 }
+
+}  // namespace
+
+std::vector<Measurement> run_comm() { refuse(); }
+std::vector<Measurement> run_dispatch() { refuse(); }
+std::vector<Measurement> run_redistribute() { refuse(); }
+std::vector<Measurement> run_train() { refuse(); }
 
 }  // namespace tegula::bench

@@ -21,7 +21,8 @@ std::string to_json(const Measurement& measurement);
 // The reverse; UsageError if the line is none.
 Measurement from_json(const std::string& line);
 
-// One row per case, one column per who, and how often tegula's time fits into each other one's.
+// One row per case, one column per who, what tegula adds to plain, and how often tegula's time fits
+// into each other one's.
 void print_table(const std::vector<Measurement>& measurements, std::ostream& out);
 
 }  // namespace tegula::bench
