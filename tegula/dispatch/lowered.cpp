@@ -99,6 +99,11 @@ Results log_softmax_backward(const Call& call) {
   return {{grad - at::exp(output) * at::sum(grad, {dim}, true)}};
 }
 
+bool is_given(const Call& call, std::size_t index) {
+  const c10::IValue& value = call.arguments()[index];
+  return value.isTensor() && value.toTensor().defined();
+}
+
 // Losses ----------------------------------------------------------------------------------------
 
 Results mse_loss(const Call& call) {
@@ -123,7 +128,7 @@ Results mse_loss_backward(const Call& call) {
 Results nll_loss(const Call& call) {
   const at::Tensor self = tensor_at(call, 0);
   const at::Tensor target = tensor_at(call, 1);
-  if (self.dim() != 2 || target.dim() != 1 || !call.arguments()[2].isNone()) return std::nullopt;
+  if (self.dim() != 2 || target.dim() != 1 || is_given(call, 2)) return std::nullopt;
   const std::int64_t reduction = call.arguments()[3].toInt();
   const bool is_within_rule = !is_cut(self, 1) && reduction != at::Reduction::Mean;
   if (!is_spread(self) || is_within_rule) return std::nullopt;
@@ -139,7 +144,7 @@ Results nll_loss(const Call& call) {
 Results nll_loss_backward(const Call& call) {
   const at::Tensor self = tensor_at(call, 1);
   const at::Tensor target = tensor_at(call, 2);
-  if (self.dim() != 2 || target.dim() != 1 || !call.arguments()[3].isNone()) return std::nullopt;
+  if (self.dim() != 2 || target.dim() != 1 || is_given(call, 3)) return std::nullopt;
   if (!is_cut(self, 1)) return std::nullopt;
   const bool is_mean = call.arguments()[4].toInt() == at::Reduction::Mean;
   const at::Tensor grad =

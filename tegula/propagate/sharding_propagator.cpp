@@ -326,7 +326,12 @@ std::optional<OutputSharding> ShardingPropagator::propagate(const OpSchema& sche
   const std::shared_ptr<const Rule> rule = rules_.find(schema.op);
   if (!rule) return std::nullopt;
   std::optional<Signature> signature = rule->signature(schema);
-  if (!signature) return std::nullopt;
+  if (!signature || schema.tensors.empty()) return std::nullopt;
+  if (signature->operands.size() != schema.tensors.size()) {
+    throw InternalError("a rule sees another number of tensors than the call has")
+        .fact("rule", rule->op + ": " + rule->text)
+        .fact("call", to_string(schema));
+  }
   return Choice(schema, std::move(*signature), model_).decide();
 }
 
