@@ -1,5 +1,5 @@
-// The idea: a key is a list of numbers. A spec is its id, which is never used again, so a key needs
-// to keep nothing alive.
+// The idea: a key is a list of numbers. A spec is its id, which is never used again: a key cannot
+// come to mean something else.
 #include "tegula/dispatch/decisions.h"
 
 #include <ATen/ATen.h>
@@ -79,6 +79,7 @@ void CallKey::add_tensor(const at::Tensor& tensor) {
       is_known_ = false;
       return;
     }
+    specs_.push_back(&payload->spec());
     words_.push_back(tagged(
         payload->spec().id(), payload->layout() == Payload::Layout::Regular ? kRegular : kOther));
     return;
@@ -167,7 +168,7 @@ std::shared_ptr<const Decision> Decisions::find(std::size_t op, const CallKey& k
   if (op >= tables_.size()) return nullptr;
   const Table& table = tables_[op];
   const auto found = table.find(key.words());
-  return found == table.end() ? nullptr : found->second;
+  return found == table.end() ? nullptr : found->second.decision;
 }
 
 void Decisions::remember(std::size_t op, const CallKey& key,
@@ -178,8 +179,10 @@ void Decisions::remember(std::size_t op, const CallKey& key,
   Table& table = tables_[op];
   if (table.size() >= kMostPerOp) table.clear();
   const std::span<const std::uint64_t> words = key.words();
+  Entry entry{std::move(decision), {}};
+  for (const DTensorSpec* spec : key.specs()) entry.specs.push_back(*spec);
   table.insert_or_assign(std::vector<std::uint64_t>(words.begin(), words.end()),
-                         std::move(decision));
+                         std::move(entry));
 }
 
 std::size_t Decisions::size() {

@@ -42,9 +42,12 @@ class CallKey {
   bool is_known() const { return is_known_ && world_ != nullptr; }
   const World& world() const { return *world_; }  // of the first DTensor, as long as that lives
   std::span<const std::uint64_t> words() const { return {words_.data(), words_.size()}; }
+  // Of the DTensors, as long as they live.
+  std::span<const DTensorSpec* const> specs() const { return {specs_.data(), specs_.size()}; }
 
  private:
   c10::SmallVector<std::uint64_t, 32> words_;
+  c10::SmallVector<const DTensorSpec*, 8> specs_;
   const World* world_ = nullptr;
   bool is_known_ = true;
 };
@@ -73,8 +76,12 @@ class Decisions {
     using is_transparent = void;
     bool operator()(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const;
   };
-  using Table =
-      std::unordered_map<std::vector<std::uint64_t>, std::shared_ptr<const Decision>, Hash, Equal>;
+  struct Entry {
+    std::shared_ptr<const Decision> decision;
+    // Kept, so that a tensor like one that is gone has the same spec, and is found.
+    std::vector<DTensorSpec> specs;
+  };
+  using Table = std::unordered_map<std::vector<std::uint64_t>, Entry, Hash, Equal>;
 
   void forget_if_rules_changed();
 

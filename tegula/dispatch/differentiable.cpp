@@ -3,6 +3,7 @@
 #include "tegula/dispatch/differentiable.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tegula/bridge/torch_types.h"
@@ -38,6 +39,8 @@ struct Moved : torch::autograd::Function<Moved> {
             at::Tensor()};
   }
 };
+
+bool is_dense(const TensorMeta& meta) { return meta == dense(meta); }
 
 at::Tensor as_dtensor(const at::Tensor& grad, const DeviceMesh& mesh, const World& world) {
   if (payload_of(grad)) return grad;
@@ -92,6 +95,10 @@ at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, When whe
   const PayloadPtr payload = payload_of(tensor);
   // the same placements, and nothing to do: a tensor that shares the tile
   const bool shares = !payload->link() && payload->spec() == to;
+  if (!at::GradMode::is_enabled() || !tensor.requires_grad()) {
+    at::Tensor result = outer_tensor(shares ? payload : moved_payload(*payload, to, when, wire));
+    return shares ? sharing_version(std::move(result), tensor) : result;
+  }
   at::Tensor result = Moved::apply(
       tensor, Move([payload, to, when, wire, shares](const at::Tensor&) {
         return outer_tensor(shares ? payload : moved_payload(*payload, to, when, wire));
@@ -140,6 +147,10 @@ at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec) {
 }
 
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload) {
+  if (const Payload* held = payload_in(grad)) {
+    const bool is_there = held->spec() == payload.spec() && !held->link();
+    if (is_there && !held->spec().is_partial() && is_dense(held->spec().meta())) return grad;
+  }
   const at::Tensor placed = as_dtensor(grad, payload.spec().mesh(), payload.world());
   const PayloadPtr held = payload_of(placed);
   const DTensorSpec wanted = with_reductions_done(payload.spec()).with_meta(dense(meta_of(placed)));

@@ -43,6 +43,8 @@ MakeUnboxed unboxed_kernel(const std::string& name) {
       ops::view, ops::_unsafe_view, ops::transpose_int, ops::t, ops::permute, ops::detach,
       ops::alias, ops::unsqueeze, ops::squeeze_dim, ops::expand, ops::slice_Tensor,
       ops::select_int,
+      // new
+      ops::ones_like, ops::zeros_like,
       // lists
       ops::_foreach_add__List, ops::_foreach_add__Scalar, ops::_foreach_mul__Scalar,
       ops::_foreach_mul__List, ops::_foreach_addcmul__Scalar, ops::_foreach_addcdiv__Scalar,

@@ -64,6 +64,10 @@ inline void add(CallKey& key, std::string_view text) {
   key.add_count(text.size());
   for (char c : text) key.add_integer(c);
 }
+inline void add(CallKey& key, at::Layout layout) { key.add_integer(static_cast<int>(layout)); }
+inline void add(CallKey& key, at::Device device) {
+  key.add_integer(static_cast<int>(device.type()));
+}
 template <std::size_t Count>
 void add(CallKey& key, const std::array<bool, Count>& flags) {
   for (bool flag : flags) key.add_flag(flag);

@@ -1,4 +1,4 @@
-// Joining tensors, and gradients of taking a part.
+// New tensors: like another, joined from several, and gradients of taking a part.
 #include "tegula/ops/families.h"
 #include "tegula/rules/signatures.h"
 
@@ -37,6 +37,10 @@ SignatureOf put_into_zeros(Part part) {
 }  // namespace
 
 void add_joins(RuleTable& rules) {
+  for (const char* op : {"ones_like", "zeros_like", "empty_like"}) {
+    rules.add(op, "a new tensor like self", like_self(1));
+  }
+  rules.add("full_like", "a new tensor like self", like_self(2));
   rules.add("cat", "joined along a dim", concatenation(1));
   rules.add("stack", "joined along a new dim", stacking(1));
   rules.add("slice_backward", "a slice put into zeros", put_into_zeros(Part::Slice));

@@ -125,6 +125,16 @@ void add_monotone_moves(const Signature& signature, std::vector<AxisMove>& moves
   }
 }
 
+// What is owed does not matter to an op that looks at shapes alone.
+void add_moves_of_shapes(const Signature& signature, std::vector<AxisMove>& moves) {
+  if (signature.reads_values) return;
+  for (ReduceOp op : kReduceOps) {
+    AxisMove move = all_alike(signature);
+    move.operands.front() = Partial(op);
+    moves.push_back(move);
+  }
+}
+
 }  // namespace
 
 std::vector<AxisMove> axis_moves(const Signature& signature) {
@@ -136,6 +146,7 @@ std::vector<AxisMove> axis_moves(const Signature& signature) {
   add_linear_moves(signature, ReduceOp::Sum, moves);
   add_linear_moves(signature, ReduceOp::Avg, moves);
   add_monotone_moves(signature, moves);
+  add_moves_of_shapes(signature, moves);
   return moves;
 }
 

@@ -52,6 +52,9 @@ Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
   return signature;
 }
 
+// libtorch's numbers of memory formats.
+enum MemoryFormat : std::int64_t { kContiguous = 0, kPreserve = 1 };
+
 }  // namespace
 
 std::size_t wrapped_dim(std::int64_t dim, std::size_t dims) {
@@ -133,6 +136,26 @@ SignatureOf concatenation(std::size_t dim) {
     result.term.factors[along] = kNoFactor;
     result.term.sizes[along] = length;
     signature.results.push_back(result);
+    return signature;
+  };
+}
+
+SignatureOf like_self(std::size_t options) {
+  return [options](const OpSchema& schema) -> std::optional<Signature> {
+    if (!has_self_alone(schema)) return std::nullopt;
+    // layout, device, pinned memory
+    for (std::size_t argument = options + 1; argument < options + 4; ++argument) {
+      if (!schema.is_none(argument)) return std::nullopt;
+    }
+    const std::int64_t format =
+        schema.is_none(options + 4) ? kPreserve : schema.integer(options + 4);
+    if (format != kContiguous && format != kPreserve) return std::nullopt;
+    Signature signature;
+    signature.reads_values = false;
+    const Term self = own_factors(signature, schema.spec(0).shape());
+    signature.operands.push_back({self});
+    signature.results.push_back(
+        {self, format == kPreserve ? ResultLayout::LikeFirst : ResultLayout::RowMajor});
     return signature;
   };
 }

@@ -33,6 +33,10 @@ SignatureOf concatenation(std::size_t dim);
 // ... as slices of a new dim.
 SignatureOf stacking(std::size_t dim);
 
+// A new tensor of self's shape, whatever self holds. Of the arguments from `options` on (element
+// type, layout, device, pinning, memory format) the first and the last may be given.
+SignatureOf like_self(std::size_t options);
+
 // The dim from `from`, counted through both ends; InternalError if there is none such.
 std::size_t wrapped_dim(std::int64_t dim, std::size_t dims);
 
