@@ -41,10 +41,7 @@ bool has_empty_shard(const DimCut& cut, std::size_t mesh_axes) {
 class Choice {
  public:
   Choice(const OpSchema& schema, Signature signature, const CostModel& model)
-      : schema_(schema),
-        signature_(std::move(signature)),
-        mesh_(find_mesh(schema)),
-        model_(model) {
+      : schema_(schema), signature_(std::move(signature)), mesh_(find_mesh(schema)), model_(model) {
     for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
       bytes_.push_back(schema.has(k) ? tile_bytes(schema.spec(k)) : 0);
     }
@@ -147,8 +144,8 @@ class Choice {
     MoveCost cost;
     for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
       if (!schema_.has(k)) continue;
-      const auto one = move_cost(schema_.spec(k).placements()[axis], move.operands[k], bytes_[k],
-                                 link, owing);
+      const auto one =
+          move_cost(schema_.spec(k).placements()[axis], move.operands[k], bytes_[k], link, owing);
       if (!one) return std::nullopt;
       cost += *one;
     }
@@ -170,7 +167,8 @@ class Choice {
       const bool is_whole = move.cut == kNoFactor;
       const bool is_free = cost->sent == 0;
       const std::tuple<std::int64_t, bool, bool> rank{
-          is_free ? cost->copied - std::numeric_limits<std::int64_t>::max() : cost->sent + cost->copied,
+          is_free ? cost->copied - std::numeric_limits<std::int64_t>::max()
+                  : cost->sent + cost->copied,
           is_whole, false};
       if (best && !(rank < least)) continue;
       best = &move;
@@ -316,7 +314,7 @@ class Choice {
   std::vector<std::int64_t> bytes_;  // of operands' largest tiles
   std::vector<std::int64_t> result_bytes_;
   std::vector<bool> is_written_;
-  std::vector<const AxisMove*> chosen_;      // per axis
+  std::vector<const AxisMove*> chosen_;     // per axis
   std::vector<std::vector<CutAxis>> cuts_;  // per factor
 };
 

@@ -53,9 +53,8 @@ std::vector<std::size_t> linear_factors(const Signature& signature, std::size_t 
 
 // A product goes if none of its operands is given.
 bool is_there(const Signature& signature, std::size_t product) {
-  return std::any_of(signature.operands.begin(), signature.operands.end(), [&](const Operand& o) {
-    return o.product == product && o.is_given;
-  });
+  return std::any_of(signature.operands.begin(), signature.operands.end(),
+                     [&](const Operand& o) { return o.product == product && o.is_given; });
 }
 
 bool product_has(const Signature& signature, std::size_t product, Factor factor) {

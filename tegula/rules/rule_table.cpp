@@ -1,5 +1,7 @@
 #include "tegula/rules/rule_table.h"
 
+#include <sstream>
+
 namespace tegula {
 
 void RuleTable::put(Rule rule) {
@@ -15,15 +17,17 @@ void RuleTable::add(std::string op, RuleText text, Trait trait) {
          std::optional<Signature> signature = signature_of(form, schema);
          if (signature) signature->trait = trait;
          return signature;
-       }});
+       },
+       text.form()});
 }
 
-void RuleTable::add_all(const std::vector<std::string>& ops, RuleText text, Trait trait) {
-  for (const std::string& op : ops) add(op, text, trait);
+void RuleTable::add_all(std::string_view ops, RuleText text, Trait trait) {
+  std::istringstream names{std::string(ops)};
+  for (std::string op; names >> op;) add(op, text, trait);
 }
 
-void RuleTable::add(std::string op, std::string name, SignatureOf signature) {
-  put({std::move(op), std::move(name), std::move(signature)});
+void RuleTable::add(std::string op, std::string name, SignatureOf signature, std::string example) {
+  put({std::move(op), std::move(name), std::move(signature), {}, std::move(example)});
 }
 
 std::shared_ptr<const Rule> RuleTable::find(std::string_view op) const {

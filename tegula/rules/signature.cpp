@@ -182,9 +182,9 @@ std::optional<Signature> signature_of(const RuleForm& form, const OpSchema& sche
   }
   for (std::size_t r = 0; r < form.result_count; ++r) {
     const bool is_pointwise = form.results[r].spreads && form.results[r].count == 0;
-    signature.results.push_back({numbering.result_of(form.results[r]),
-                                 is_pointwise ? ResultLayout::LikeOperands
-                                              : ResultLayout::RowMajor});
+    signature.results.push_back(
+        {numbering.result_of(form.results[r]),
+         is_pointwise ? ResultLayout::LikeOperands : ResultLayout::RowMajor});
   }
   return signature;
 }

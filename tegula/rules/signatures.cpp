@@ -31,9 +31,7 @@ std::vector<bool> reduced_dims(const OpSchema& schema, const ReductionForm& form
 }
 
 // No tensors but self: bounds and the like may be tensors in some calls.
-bool has_self_alone(const OpSchema& schema) {
-  return schema.tensors.size() == 1 && schema.has(0);
-}
+bool has_self_alone(const OpSchema& schema) { return schema.tensors.size() == 1 && schema.has(0); }
 
 Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
                             const std::vector<bool>& reduced, bool keeps) {
