@@ -1,7 +1,8 @@
 // Pointwise ops: every dim may be cut.
 //
 // A trait is claimed only where it holds for all numbers: sqrt and log are increasing, but a part
-// that is negative gives NaN although the greatest part is not.
+// that is negative gives NaN although the greatest part is not; rsub.Scalar falls or rises by the
+// sign of its alpha.
 #include "tegula/ops/families.h"
 
 namespace tegula::families {
@@ -11,7 +12,7 @@ void add_pointwise(RuleTable& rules) {
   rules.add("neg", "... -> ...", Trait::Decreasing);
   rules.add_all("add.Tensor sub.Tensor rsub.Tensor lerp.Scalar", "... + ... -> ...");
   rules.add("mul.Tensor", "... * ... -> ...");
-  rules.add_all("div.Tensor copysign.Tensor", "... * ~... -> ...");
+  rules.add("div.Tensor", "... * ~... -> ...");
   rules.add("lerp.Tensor", "... + ... * ~... -> ...");
   rules.add("addcmul", "... + ... * ... -> ...");
   rules.add("addcdiv", "... + ... * ~... -> ...");
@@ -23,7 +24,7 @@ void add_pointwise(RuleTable& rules) {
       "floor ceil trunc round sign hardtanh relu6 hardsigmoid softplus clamp "
       "clamp_min clamp_max",
       "~... -> ...", Trait::Increasing);
-  rules.add_all("rsub.Scalar erfc", "~... -> ...", Trait::Decreasing);
+  rules.add("erfc", "~... -> ...", Trait::Decreasing);
 
   rules.add_all(
       "abs sqrt rsqrt reciprocal log log2 log10 log1p sin cos tan asin acos cosh "
@@ -36,7 +37,7 @@ void add_pointwise(RuleTable& rules) {
       "fmod.Scalar floor_divide.Scalar div.Scalar_mode xlogy.Scalar_Other "
       "xlogy.Scalar_Self eq.Scalar ne.Scalar lt.Scalar le.Scalar gt.Scalar "
       "ge.Scalar bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar "
-      "copysign.Scalar _conj_physical conj_physical where.ScalarSelf",
+      "copysign.Scalar rsub.Scalar _conj_physical conj_physical",
       "~... -> ...");
 
   rules.add_all(
@@ -45,7 +46,7 @@ void add_pointwise(RuleTable& rules) {
       "bitwise_or.Tensor bitwise_xor.Tensor maximum minimum fmax fmin fmod.Tensor "
       "remainder.Tensor floor_divide div.Tensor_mode atan2 hypot xlogy.Tensor "
       "special_xlog1py nextafter heaviside logaddexp logaddexp2 gcd lcm "
-      "masked_fill.Scalar _prelu_kernel igamma igammac complex polar",
+      "masked_fill.Scalar _prelu_kernel igamma igammac complex polar copysign.Tensor",
       "~..., ~... -> ...");
   rules.add_all("clamp.Tensor masked_fill.Tensor", "~..., ~..., ~... -> ...");
 }

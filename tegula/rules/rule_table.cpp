@@ -15,7 +15,9 @@ void RuleTable::add(std::string op, RuleText text, Trait trait) {
   put({std::move(op), std::string(text.text()),
        [form = text.form(), trait](const OpSchema& schema) {
          std::optional<Signature> signature = signature_of(form, schema);
-         if (signature) signature->trait = trait;
+         // Integers wrap: the greatest of them plus 1 is the least.
+         const bool may_wrap = !schema.has(0) || !is_floating(schema.spec(0).meta().dtype());
+         if (signature && !may_wrap) signature->trait = trait;
          return signature;
        },
        text.form()});
