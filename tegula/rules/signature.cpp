@@ -106,6 +106,17 @@ class Numbering {
   std::vector<Factor> spread_;  // from the last dim
 };
 
+bool has_broadcast_letter(const RuleForm::Term& term, const Signature& signature,
+                          std::size_t operand) {
+  const std::vector<Factor>& factors = signature.operands[operand].term.factors;
+  const std::size_t dims = std::min(term.count, factors.size());
+  for (std::size_t from_end = 1; from_end <= dims; ++from_end) {
+    const bool is_letter = term.letters[term.count - from_end] != '1';
+    if (is_letter && factors[factors.size() - from_end] == kNoFactor) return true;
+  }
+  return false;
+}
+
 // Whether dim `a` lies inside of dim `b` in memory, by the first operand that can tell; 0 if none
 // can.
 int order_of_dims(std::size_t a, std::size_t b, const std::vector<const TensorMeta*>& operands,
@@ -179,6 +190,11 @@ std::optional<Signature> signature_of(const RuleForm& form, const OpSchema& sche
     signature.operands.push_back(
         {schema.has(k) ? numbering.term_of(operand, schema.spec(k).shape()) : Term{},
          operand.is_linear && schema.has(k), operand.product, schema.has(k)});
+  }
+  for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
+    if (form.operands[k].is_multiplied && has_broadcast_letter(form.operands[k], signature, k)) {
+      return std::nullopt;
+    }
   }
   for (std::size_t r = 0; r < form.result_count; ++r) {
     const bool is_pointwise = form.results[r].spreads && form.results[r].count == 0;
