@@ -4,11 +4,24 @@
 namespace tegula::families {
 namespace {
 
+// Batches and heads of all tensors but the mask, which the text names last: heads that several
+// queries share could not be cut alike.
+bool are_heads_alike(const Signature& signature, std::size_t mask) {
+  const Shape& query = signature.operands.front().term.sizes;
+  for (std::size_t k = 0; k < signature.operands.size() && k < mask; ++k) {
+    const Shape& sizes = signature.operands[k].term.sizes;
+    if (sizes.size() < 3 || sizes[0] != query[0] || sizes[1] != query[1]) return false;
+  }
+  return true;
+}
+
 // libtorch computes with heads inside of rows: [b, q, h, d] in memory.
 SignatureOf with_heads_inside(RuleText text) {
   return [form = text.form()](const OpSchema& schema) {
     std::optional<Signature> signature = signature_of(form, schema);
-    if (!signature) return signature;
+    if (!signature || !are_heads_alike(*signature, form.operand_count - 1)) {
+      return std::optional<Signature>();
+    }
     signature->needs_elements = true;
     for (Result& result : signature->results) {
       result.memory_order = {0, 2, 1};
