@@ -3,6 +3,18 @@
 #include "tegula/rules/signatures.h"
 
 namespace tegula::families {
+namespace {
+
+// For ops that reduce nothing, instead of everything, if the list of dims is empty.
+SignatureOf unless_list_is_empty(SignatureOf signature_of) {
+  return [signature_of](const OpSchema& schema) -> std::optional<Signature> {
+    const Ints* dims = std::get_if<Ints>(&schema.arguments[1]);
+    if (dims != nullptr && dims->empty()) return std::nullopt;
+    return signature_of(schema);
+  };
+}
+
+}  // namespace
 
 void add_reductions(RuleTable& rules) {
   const ReductionForm sum{ReduceOp::Sum, true, 1, 2, 1, false};
@@ -29,9 +41,11 @@ void add_reductions(RuleTable& rules) {
   for (const char* op : {"max.dim", "min.dim", "median.dim", "nanmedian.dim", "mode"}) {
     rules.add(op, "two results within a dim", reduction_within(two), over_dim);
   }
-  for (const char* op :
-       {"argmax", "argmin", "any.dim", "all.dim", "any.dims", "all.dims", "logsumexp", "nansum"}) {
+  for (const char* op : {"argmax", "argmin", "any.dim", "all.dim", "logsumexp", "nansum"}) {
     rules.add(op, "within dims", reduction_within(one), over_dim);
+  }
+  for (const char* op : {"any.dims", "all.dims"}) {
+    rules.add(op, "within dims", unless_list_is_empty(reduction_within(one)), over_dims);
   }
   const ReductionForm after_correction{ReduceOp::Sum, false, 1, 3, 1, false};
   for (const char* op : {"var.correction", "std.correction"}) {
