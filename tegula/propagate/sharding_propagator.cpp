@@ -50,7 +50,8 @@ class Choice {
     for (const Result& result : signature_.results) result_bytes_.push_back(bytes_of(result));
   }
 
-  // None if some axis has no legal move, or what is written has another shape than the results.
+  // None if some axis has no legal move, what is written has another shape than the results, or
+  // axes would leave reductions that do not commute.
   std::optional<OutputSharding> decide() {
     if (!is_written_as_it_is()) return std::nullopt;
     do {
@@ -69,6 +70,7 @@ class Choice {
       if (is_written_[k] && !(*decision.operands[k] == schema_.spec(k))) return std::nullopt;
     }
     for (std::size_t r = 0; r < signature_.results.size(); ++r) {
+      if (!can_be_owed_together(r)) return std::nullopt;
       decision.results.push_back(sharding_of(r));
       if (r < schema_.out.size() && !fits(decision.results[r], schema_.out[r])) return std::nullopt;
     }
@@ -160,16 +162,13 @@ class Choice {
     const AxisLink link{mesh_.axes()[axis].size, model_.link(mesh_.axes()[axis].name),
                         model_.copy_gb_per_s()};
     const AxisMove* best = nullptr;
-    std::tuple<std::int64_t, bool, bool> least;
+    std::tuple<bool, std::int64_t, bool> least;
     for (const AxisMove& move : moves_) {
       const std::optional<MoveCost> cost = cost_of(move, axis, link);
       if (!cost) continue;
-      const bool is_whole = move.cut == kNoFactor;
-      const bool is_free = cost->sent == 0;
-      const std::tuple<std::int64_t, bool, bool> rank{
-          is_free ? cost->copied - std::numeric_limits<std::int64_t>::max()
-                  : cost->sent + cost->copied,
-          is_whole, false};
+      const bool communicates = cost->sent > 0;
+      const bool cuts_nothing = move.cut == kNoFactor;
+      const std::tuple rank{communicates, cost->sent + cost->copied, cuts_nothing};
       if (best && !(rank < least)) continue;
       best = &move;
       least = rank;
@@ -263,6 +262,17 @@ class Choice {
     const ResultSharding sharding =
         placed(signature_.operands[operand].term, std::move(placements), spec.meta().stride());
     return {mesh_, sharding.placements, sharding.order, dense(spec.meta())};
+  }
+
+  // Reductions that different axes leave to a result can be done in any order.
+  bool can_be_owed_together(std::size_t result) const {
+    std::optional<ReduceOp> first;
+    for (const AxisMove* move : chosen_) {
+      const std::optional<ReduceOp> op = owed_reduction(move->results[result]);
+      if (first && op && !commute(*first, *op)) return false;
+      if (!first) first = op;
+    }
+    return true;
   }
 
   ResultSharding sharding_of(std::size_t result) const {
