@@ -148,14 +148,35 @@ Shape stride_in_order(const Shape& shape, const std::vector<std::size_t>& outer_
   return stride;
 }
 
-// As libtorch's pointwise ops lay out a result: dims sorted by the operands' strides.
-Shape stride_like_operands(const Shape& shape, const std::vector<const TensorMeta*>& operands) {
-  bool all_alike = true;
-  for (const TensorMeta* operand : operands) {
-    all_alike = all_alike && operand->shape() == shape && *operand == dense(*operand) &&
-                operand->stride() == operands.front()->stride();
+// As libtorch has it: strides of dims of one element do not count, nor any of a tensor without
+// elements.
+bool is_row_major(const TensorMeta& meta) {
+  std::int64_t expected = 1;
+  bool is_regular = true;
+  for (std::size_t dim = meta.shape().size(); dim-- > 0;) {
+    const std::int64_t size = meta.shape()[dim];
+    if (size == 0) return true;
+    if (size == 1) continue;
+    is_regular = is_regular && meta.stride()[dim] == expected;
+    expected *= size;
   }
-  if (all_alike && !operands.empty()) return operands.front()->stride();
+  return is_regular;
+}
+
+// As libtorch's pointwise ops lay out a result: dims sorted by the operands' strides, unless all
+// operands are laid out alike without gaps.
+Shape stride_like_operands(const Shape& shape, const std::vector<const TensorMeta*>& operands) {
+  const auto all = [&](const auto& holds) {
+    return std::all_of(operands.begin(), operands.end(),
+                       [&](const TensorMeta* operand) { return holds(*operand); });
+  };
+  if (all([&](const TensorMeta& one) { return one.shape() == shape; }) && !operands.empty()) {
+    const Shape& stride = operands.front()->stride();
+    if (all(is_row_major)) return row_major_strides(shape);
+    if (all([&](const TensorMeta& one) { return one.stride() == stride && one == dense(one); })) {
+      return stride;
+    }
+  }
   std::vector<std::size_t> inner_first(shape.size());
   std::iota(inner_first.rbegin(), inner_first.rend(), 0);
   for (std::size_t i = 1; i < shape.size(); ++i) {
