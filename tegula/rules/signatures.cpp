@@ -114,6 +114,7 @@ SignatureOf concatenation(std::size_t dim) {
     const std::size_t along = wrapped_dim(schema.integer(dim), first.size());
     Signature signature;
     const Term shared = own_factors(signature, first);
+    signature.is_whole[along] = true;
     Result result{shared, ResultLayout::RowMajor};
     std::int64_t length = 0;
     for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
