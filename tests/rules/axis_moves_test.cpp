@@ -46,9 +46,8 @@ TEST(AxisMoves, Bmm) {
 
 TEST(AxisMoves, ASumOfTensorsOwesIfBothDo) {
   EXPECT_EQ(moves(whole_call("add.Tensor", {"f32[8, 6]", "f32[6]"}), Averages::Shown),
-            (Texts{"R, R -> R", "S(0), R -> S(0)", "S(1), S(0) -> S(1)",
-                   "P(sum), P(sum) -> P(sum)", "P(avg), P(avg) -> P(avg)", "P(avg), R -> P(avg)",
-                   "R, P(avg) -> P(avg)"}));
+            (Texts{"R, R -> R", "S(0), R -> S(0)", "S(1), S(0) -> S(1)", "P(sum), P(sum) -> P(sum)",
+                   "P(avg), P(avg) -> P(avg)", "P(avg), R -> P(avg)", "R, P(avg) -> P(avg)"}));
 }
 
 TEST(AxisMoves, AProductOwesIfOneDoes) {
@@ -78,8 +77,8 @@ TEST(AxisMoves, CopysignPassesNoSum) {
 }
 
 TEST(AxisMoves, ExtremesPassThroughWhatKeepsOrTurnsTheOrder) {
-  EXPECT_EQ(moves(whole_call("relu", {"f32[8]"})), (Texts{"R -> R", "S(0) -> S(0)",
-                                                          "P(max) -> P(max)", "P(min) -> P(min)"}));
+  EXPECT_EQ(moves(whole_call("relu", {"f32[8]"})),
+            (Texts{"R -> R", "S(0) -> S(0)", "P(max) -> P(max)", "P(min) -> P(min)"}));
   EXPECT_EQ(moves(whole_call("neg", {"f32[8]"})),
             (Texts{"R -> R", "S(0) -> S(0)", "P(sum) -> P(sum)", "P(max) -> P(min)",
                    "P(min) -> P(max)"}));
@@ -130,11 +129,11 @@ TEST(AxisMoves, LayerNorm) {
 }
 
 TEST(AxisMoves, GradientsOfLayerNormsWeightsAreOwed) {
-  const OpSchema norm = whole_call(
-      "native_layer_norm_backward",
-      {"f32[8, 6]", "f32[8, 6]", "f32[8, 1]", "f32[8, 1]", "f32[6]", "f32[6]"},
-      {argument::Tensor{0}, argument::Tensor{1}, Ints{6}, argument::Tensor{2}, argument::Tensor{3},
-       argument::Tensor{4}, argument::Tensor{5}});
+  const OpSchema norm =
+      whole_call("native_layer_norm_backward",
+                 {"f32[8, 6]", "f32[8, 6]", "f32[8, 1]", "f32[8, 1]", "f32[6]", "f32[6]"},
+                 {argument::Tensor{0}, argument::Tensor{1}, Ints{6}, argument::Tensor{2},
+                  argument::Tensor{3}, argument::Tensor{4}, argument::Tensor{5}});
   EXPECT_EQ(moves(norm), (Texts{"R, R, R, R, R, R -> R, R, R",
                                 "S(0), S(0), S(0), S(0), R, R -> S(0), P(sum), P(sum)"}));
 }
@@ -166,8 +165,7 @@ TEST(AxisMoves, AttentionCutsBatchesAndHeads) {
 
 TEST(AxisMoves, LongSumsListNoMixedAverages) {
   std::vector<std::string> tensors(20, "f32[8, 6]");
-  const OpSchema cat =
-      whole_call("cat", tensors, {argument::TensorList{0, 20}, std::int64_t{1}});
+  const OpSchema cat = whole_call("cat", tensors, {argument::TensorList{0, 20}, std::int64_t{1}});
   EXPECT_EQ(moves(cat, Averages::Shown).size(), 4U);
 }
 

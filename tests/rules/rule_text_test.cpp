@@ -12,7 +12,8 @@ constexpr RuleText kProduct = "mn + mk * kn -> mn";
 static_assert(kProduct.form().operand_count == 3 && kProduct.form().result_count == 1);
 static_assert(kProduct.form().operands[0].product == 0);
 static_assert(kProduct.form().operands[1].product == 1 && kProduct.form().operands[2].product == 1);
-static_assert(!kProduct.form().operands[0].is_multiplied && kProduct.form().operands[1].is_multiplied);
+static_assert(!kProduct.form().operands[0].is_multiplied &&
+              kProduct.form().operands[1].is_multiplied);
 static_assert(kProduct.form().operands[2].is_multiplied && kProduct.form().operands[2].is_linear);
 static_assert(kProduct.form().whole == 0);
 
