@@ -55,7 +55,7 @@ class Choice {
   std::optional<OutputSharding> decide() {
     if (!is_written_as_it_is()) return std::nullopt;
     do {
-      moves_ = axis_moves(signature_);
+      moves_ = is_anything_owed() ? axis_moves(signature_) : moves_without_debts(signature_);
       chosen_.clear();
       for (std::size_t axis = 0; axis < mesh_.ndim(); ++axis) {
         const AxisMove* best = cheapest(axis);
@@ -103,6 +103,11 @@ class Choice {
       }
     }
     return true;
+  }
+
+  bool is_anything_owed() const {
+    return std::any_of(schema_.tensors.begin(), schema_.tensors.end(),
+                       [](const auto& spec) { return spec && spec->is_partial(); });
   }
 
   // Moves by themselves ---------------------------------------------------------------------------
