@@ -4,11 +4,24 @@
 namespace tegula::families {
 namespace {
 
+// Batches and heads of all tensors but the mask, which the text names last: heads that several
+// queries share could not be cut alike.
+bool are_heads_alike(const Signature& signature, std::size_t mask) {
+  const Shape& query = signature.operands.front().term.sizes;
+  for (std::size_t k = 0; k < signature.operands.size() && k < mask; ++k) {
+    const Shape& sizes = signature.operands[k].term.sizes;
+    if (sizes.size() < 3 || sizes[0] != query[0] || sizes[1] != query[1]) return false;
+  }
+  return true;
+}
+
 // libtorch computes with heads inside of rows: [b, q, h, d] in memory.
 SignatureOf with_heads_inside(RuleText text) {
   return [form = text.form()](const OpSchema& schema) {
     std::optional<Signature> signature = signature_of(form, schema);
-    if (!signature) return signature;
+    if (!signature || !are_heads_alike(*signature, form.operand_count - 1)) {
+      return std::optional<Signature>();
+    }
     signature->needs_elements = true;
     for (Result& result : signature->results) {
       result.memory_order = {0, 2, 1};
@@ -22,11 +35,15 @@ SignatureOf with_heads_inside(RuleText text) {
 
 void add_attention(RuleTable& rules) {
   rules.add("_scaled_dot_product_flash_attention_for_cpu", "bhqd, bhkd, bhke -> bhqe, bhq",
-            with_heads_inside("~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!k! -> bhqe, bhq"));
-  rules.add("_scaled_dot_product_flash_attention_for_cpu_backward",
-            "bhqe, bhqd, bhkd, bhke, bhqe, bhq -> bhqd, bhkd, bhke",
-            with_heads_inside("~bhq!e!, ~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!e!, ~bhq!, ~bhq!k! -> "
-                              "bhqd, bhkd, bhke"));
+            with_heads_inside("~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!k! -> bhqe, bhq"),
+            "f32[4, 6, 8, 2], f32[4, 6, 10, 2], f32[4, 6, 10, 2], dropout_p=0, is_causal=false");
+  rules.add(
+      "_scaled_dot_product_flash_attention_for_cpu_backward",
+      "bhqe, bhqd, bhkd, bhke, bhqe, bhq -> bhqd, bhkd, bhke",
+      with_heads_inside("~bhq!e!, ~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!e!, ~bhq!, ~bhq!k! -> "
+                        "bhqd, bhkd, bhke"),
+      "f32[4, 6, 8, 2], f32[4, 6, 8, 2], f32[4, 6, 10, 2], f32[4, 6, 10, 2], f32[4, 6, 8, 2], "
+      "f32[4, 6, 8], dropout_p=0, is_causal=false");
 }
 
 }  // namespace tegula::families

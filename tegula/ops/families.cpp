@@ -2,18 +2,25 @@
 
 namespace tegula {
 
+const std::vector<RuleFamily>& rule_families() {
+  static const std::vector<RuleFamily> all = {
+      {"pointwise", families::add_pointwise},
+      {"gradients of pointwise ops", families::add_pointwise_backward},
+      {"products", families::add_products},
+      {"reductions", families::add_reductions},
+      {"norms", families::add_norms},
+      {"lookups", families::add_lookups},
+      {"attention", families::add_attention},
+      {"joins", families::add_joins},
+      {"optimizers", families::add_optimizers},
+  };
+  return all;
+}
+
 RuleTable& rule_table() {
-  static RuleTable& table = [] () -> RuleTable& {
+  static RuleTable& table = []() -> RuleTable& {
     static RuleTable* made = new RuleTable;  // outlives every kernel
-    families::add_pointwise(*made);
-    families::add_pointwise_backward(*made);
-    families::add_products(*made);
-    families::add_reductions(*made);
-    families::add_norms(*made);
-    families::add_lookups(*made);
-    families::add_attention(*made);
-    families::add_joins(*made);
-    families::add_optimizers(*made);
+    for (const RuleFamily& family : rule_families()) family.add_to(*made);
     return *made;
   }();
   return table;

@@ -1,6 +1,8 @@
 // The operators that Tegula knows, by family. One line per op; how to read it: rules/rule_text.h.
 #pragma once
 
+#include <vector>
+
 #include "tegula/rules/rule_table.h"
 
 namespace tegula {
@@ -8,6 +10,13 @@ namespace tegula {
 // The table of all rules of this process, with those of Tegula in it. Rules added to it count from
 // the next call on.
 RuleTable& rule_table();
+
+// A family adds its rules to a table.
+struct RuleFamily {
+  const char* name;
+  void (*add_to)(RuleTable& rules);
+};
+const std::vector<RuleFamily>& rule_families();
 
 namespace families {
 

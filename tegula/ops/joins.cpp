@@ -38,13 +38,19 @@ SignatureOf put_into_zeros(Part part) {
 
 void add_joins(RuleTable& rules) {
   for (const char* op : {"ones_like", "zeros_like", "empty_like"}) {
-    rules.add(op, "a new tensor like self", like_self(1));
+    rules.add(op, "a new tensor like self", like_self(1),
+              "f32[8, 6], dtype=none, layout=none, device=none, pin_memory=none, "
+              "memory_format=none");
   }
-  rules.add("full_like", "a new tensor like self", like_self(2));
-  rules.add("cat", "joined along a dim", concatenation(1));
-  rules.add("stack", "joined along a new dim", stacking(1));
-  rules.add("slice_backward", "a slice put into zeros", put_into_zeros(Part::Slice));
-  rules.add("select_backward", "an element put into zeros", put_into_zeros(Part::Element));
+  rules.add("full_like", "a new tensor like self", like_self(2),
+            "f32[8, 6], value=1, dtype=none, layout=none, device=none, pin_memory=none, "
+            "memory_format=none");
+  rules.add("cat", "joined along a dim", concatenation(1), "[f32[8, 6], f32[8, 4]], dim=1");
+  rules.add("stack", "joined along a new dim", stacking(1), "[f32[8, 6], f32[8, 6]], dim=1");
+  rules.add("slice_backward", "a slice put into zeros", put_into_zeros(Part::Slice),
+            "f32[8, 2], input_sizes=[8, 6], dim=1, start=2, end=4, step=1");
+  rules.add("select_backward", "an element put into zeros", put_into_zeros(Part::Element),
+            "f32[8], input_sizes=[8, 6], dim=1, index=2");
 }
 
 }  // namespace tegula::families

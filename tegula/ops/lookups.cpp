@@ -40,8 +40,7 @@ std::optional<Signature> embedding_backward(const OpSchema& schema) {
   grad.factors.push_back(signature.add_factor(width));
   grad.sizes.push_back(width);
   signature.operands = {{grad, true}, {indices, false}};
-  signature.results = {
-      {{{kNoFactor, grad.factors.back()}, {schema.integer(2), width}}}};
+  signature.results = {{{{kNoFactor, grad.factors.back()}, {schema.integer(2), width}}}};
   return signature;
 }
 
@@ -96,10 +95,13 @@ std::optional<Signature> nll_loss_backward(const OpSchema& schema) {
 }  // namespace
 
 void add_lookups(RuleTable& rules) {
-  rules.add("embedding", "vd, i -> id", embedding);
-  rules.add("embedding_dense_backward", "id, i -> vd", embedding_backward);
-  rules.add("nll_loss_forward", "nc, n, c -> (n), ()", nll_loss);
-  rules.add("nll_loss_backward", "(n), nc, n, c, () -> nc", nll_loss_backward);
+  rules.add("embedding", "vd, i -> id", embedding, "f32[10, 6], i64[8]");
+  rules.add("embedding_dense_backward", "id, i -> vd", embedding_backward,
+            "f32[8, 6], i64[8], num_weights=10, padding_idx=-1, scale_grad_by_freq=false");
+  rules.add("nll_loss_forward", "nc, n, c -> (n), ()", nll_loss,
+            "f32[8, 10], i64[8], weight=none, reduction=2, ignore_index=-100");
+  rules.add("nll_loss_backward", "(n), nc, n, c, () -> nc", nll_loss_backward,
+            "f32[], f32[8, 10], i64[8], weight=none, reduction=2, ignore_index=-100, f32[]");
 }
 
 }  // namespace tegula::families

@@ -48,9 +48,8 @@ bool fits(const OpSchema& schema, std::size_t self, const std::vector<std::size_
   const Ints& normalized = schema.ints(self + 1);
   if (normalized.empty() || shape.size() < normalized.size()) return false;
   if (!std::equal(normalized.rbegin(), normalized.rend(), shape.rbegin())) return false;
-  return std::all_of(weights.begin(), weights.end(), [&](std::size_t argument) {
-    return has_shape(schema, argument, normalized);
-  });
+  return std::all_of(weights.begin(), weights.end(),
+                     [&](std::size_t argument) { return has_shape(schema, argument, normalized); });
 }
 
 // (input, normalized_shape, weight?, bias?, eps) -> output, mean, rstd
@@ -106,10 +105,15 @@ std::optional<Signature> rms_norm_backward(const OpSchema& schema) {
 }  // namespace
 
 void add_norms(RuleTable& rules) {
-  rules.add("native_layer_norm", "over the last dims", layer_norm);
-  rules.add("native_layer_norm_backward", "over the last dims", layer_norm_backward);
-  rules.add("_fused_rms_norm", "over the last dims", rms_norm);
-  rules.add("_fused_rms_norm_backward", "over the last dims", rms_norm_backward);
+  rules.add("native_layer_norm", "over the last dims", layer_norm,
+            "f32[8, 4, 6], normalized_shape=[6], weight=f32[6], bias=f32[6]");
+  rules.add("native_layer_norm_backward", "over the last dims", layer_norm_backward,
+            "f32[8, 4, 6], f32[8, 4, 6], normalized_shape=[6], mean=f32[8, 4, 1], "
+            "rstd=f32[8, 4, 1], weight=f32[6], bias=f32[6]");
+  rules.add("_fused_rms_norm", "over the last dims", rms_norm,
+            "f32[8, 4, 6], normalized_shape=[6], weight=f32[6]");
+  rules.add("_fused_rms_norm_backward", "over the last dims", rms_norm_backward,
+            "f32[8, 4, 6], f32[8, 4, 6], normalized_shape=[6], rstd=f32[8, 4, 1], weight=f32[6]");
 }
 
 }  // namespace tegula::families

@@ -4,12 +4,12 @@
 namespace tegula::families {
 
 void add_pointwise_backward(RuleTable& rules) {
-  rules.add_all({"threshold_backward", "gelu_backward", "silu_backward", "mish_backward",
-             "tanh_backward", "sigmoid_backward", "softplus_backward", "hardtanh_backward",
-             "hardswish_backward", "hardsigmoid_backward", "hardshrink_backward",
-             "softshrink_backward", "elu_backward", "leaky_relu_backward", "logit_backward",
-             "native_dropout_backward"},
-            "... * ~... -> ...");
+  rules.add_all(
+      "threshold_backward gelu_backward silu_backward mish_backward tanh_backward "
+      "sigmoid_backward softplus_backward hardtanh_backward hardswish_backward "
+      "hardsigmoid_backward hardshrink_backward softshrink_backward elu_backward "
+      "leaky_relu_backward logit_backward native_dropout_backward",
+      "... * ~... -> ...");
 }
 
 }  // namespace tegula::families

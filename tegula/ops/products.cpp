@@ -7,7 +7,7 @@ void add_products(RuleTable& rules) {
   rules.add("mm", "mk * kn -> mn");
   rules.add("bmm", "bmk * bkn -> bmn");
   rules.add("mv", "mk * k -> m");
-  rules.add_all({"dot", "vdot"}, "k * k -> ()");
+  rules.add_all("dot vdot", "k * k -> ()");
   rules.add("addmm", "mn + mk * kn -> mn");
   rules.add("addmv", "m + mk * k -> m");
   rules.add("addr", "mn + m * n -> mn");

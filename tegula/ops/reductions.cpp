@@ -3,6 +3,18 @@
 #include "tegula/rules/signatures.h"
 
 namespace tegula::families {
+namespace {
+
+// For ops that reduce nothing, instead of everything, if the list of dims is empty.
+SignatureOf unless_list_is_empty(SignatureOf signature_of) {
+  return [signature_of](const OpSchema& schema) -> std::optional<Signature> {
+    const Ints* dims = std::get_if<Ints>(&schema.arguments[1]);
+    if (dims != nullptr && dims->empty()) return std::nullopt;
+    return signature_of(schema);
+  };
+}
+
+}  // namespace
 
 void add_reductions(RuleTable& rules) {
   const ReductionForm sum{ReduceOp::Sum, true, 1, 2, 1, false};
@@ -12,36 +24,45 @@ void add_reductions(RuleTable& rules) {
   const ReductionForm one{ReduceOp::Sum, false, 1, 2, 1, false};
   const ReductionForm two{ReduceOp::Sum, false, 1, 2, 2, false};
 
-  rules.add("sum", "sum of all", reduction_of_all(sum));
-  rules.add("sum.dim_IntList", "sum over dims", reduction(sum));
-  rules.add("prod", "product of all", reduction_of_all(product));
-  rules.add("prod.dim_int", "product over a dim", reduction(product));
-  rules.add("amax", "maximum over dims", reduction(max));
-  rules.add("amin", "minimum over dims", reduction(min));
-  rules.add("max", "maximum of all", reduction_of_all(max));
-  rules.add("min", "minimum of all", reduction_of_all(min));
+  const char* const self = "f32[8, 6]";
+  const char* const over_dim = "f32[8, 6], dim=1";
+  const char* const over_dims = "f32[8, 6], dim=[1]";
+  const char* const gradient = "f32[8, 6], f32[8, 6], dim=1";
+
+  rules.add("sum", "sum of all", reduction_of_all(sum), self);
+  rules.add("sum.dim_IntList", "sum over dims", reduction(sum), over_dims);
+  rules.add("prod", "product of all", reduction_of_all(product), self);
+  rules.add("prod.dim_int", "product over a dim", reduction(product), over_dim);
+  rules.add("amax", "maximum over dims", reduction(max), over_dims);
+  rules.add("amin", "minimum over dims", reduction(min), over_dims);
+  rules.add("max", "maximum of all", reduction_of_all(max), self);
+  rules.add("min", "minimum of all", reduction_of_all(min), self);
 
   for (const char* op : {"max.dim", "min.dim", "median.dim", "nanmedian.dim", "mode"}) {
-    rules.add(op, "two results within a dim", reduction_within(two));
+    rules.add(op, "two results within a dim", reduction_within(two), over_dim);
   }
-  for (const char* op : {"argmax", "argmin", "any.dim", "all.dim", "any.dims", "all.dims",
-                         "logsumexp", "nansum"}) {
-    rules.add(op, "within dims", reduction_within(one));
+  for (const char* op : {"argmax", "argmin", "any.dim", "all.dim", "logsumexp", "nansum"}) {
+    rules.add(op, "within dims", reduction_within(one), over_dim);
+  }
+  for (const char* op : {"any.dims", "all.dims"}) {
+    rules.add(op, "within dims", unless_list_is_empty(reduction_within(one)), over_dims);
   }
   const ReductionForm after_correction{ReduceOp::Sum, false, 1, 3, 1, false};
   for (const char* op : {"var.correction", "std.correction"}) {
-    rules.add(op, "within dims", reduction_within(after_correction));
+    rules.add(op, "within dims", reduction_within(after_correction), over_dims);
   }
   const ReductionForm after_order{ReduceOp::Sum, false, 2, 3, 1, false};
-  rules.add("linalg_vector_norm", "within dims", reduction_within(after_order));
+  rules.add("linalg_vector_norm", "within dims", reduction_within(after_order),
+            "f32[8, 6], ord=2, dim=[1]");
 
-  rules.add("cumsum", "sum along a dim", along_dim(1, "... -> ..."));
+  rules.add("cumsum", "sum along a dim", along_dim(1, "... -> ..."), over_dim);
   for (const char* op : {"cumprod", "logcumsumexp", "_softmax", "_log_softmax"}) {
-    rules.add(op, "within a dim", along_dim(1, "~... -> ..."));
+    rules.add(op, "within a dim", along_dim(1, "~... -> ..."), over_dim);
   }
-  rules.add("sort", "within a dim", along_dim(1, "~... -> ..., ..."));
-  rules.add("_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."));
-  rules.add("_log_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."));
+  rules.add("sort", "within a dim", along_dim(1, "~... -> ..., ..."), over_dim);
+  rules.add("_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."), gradient);
+  rules.add("_log_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."),
+            gradient);
 }
 
 }  // namespace tegula::families

@@ -11,8 +11,6 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
-
 std::int64_t even_chunk(std::int64_t length, std::int64_t ranks, std::int64_t rank) {
   const std::int64_t chunk = ceil_div(length, ranks);
   if (chunk == 0 || rank >= ceil_div(length, chunk)) return 0;
@@ -83,6 +81,12 @@ Lengths different_parts(const CutAxis& axis, const Lengths& lengths) {
 std::int64_t longest_shard(const DimCut& cut, std::size_t axes) {
   const auto begin = cut.axes().begin();
   const auto end = begin + static_cast<std::ptrdiff_t>(axes);
+  // The first rank's chunk of an even cut is the longest, and the longer the piece, the longer it
+  // is.
+  std::int64_t length = cut.size();
+  auto even = begin;
+  for (; even != end && even->cut.is_even(); ++even) length = ceil_div(length, even->ranks);
+  if (even == end) return length;
   // Pieces matter one by one up to the last axis that tells them apart; from there on only their
   // lengths do.
   auto by_piece = end;

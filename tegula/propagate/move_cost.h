@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "tegula/plan/cost_model.h"
 #include "tegula/placement/placement.h"
+#include "tegula/plan/cost_model.h"
 
 namespace tegula {
 

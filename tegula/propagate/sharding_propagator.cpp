@@ -41,10 +41,7 @@ bool has_empty_shard(const DimCut& cut, std::size_t mesh_axes) {
 class Choice {
  public:
   Choice(const OpSchema& schema, Signature signature, const CostModel& model)
-      : schema_(schema),
-        signature_(std::move(signature)),
-        mesh_(find_mesh(schema)),
-        model_(model) {
+      : schema_(schema), signature_(std::move(signature)), mesh_(find_mesh(schema)), model_(model) {
     for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
       bytes_.push_back(schema.has(k) ? tile_bytes(schema.spec(k)) : 0);
     }
@@ -53,11 +50,12 @@ class Choice {
     for (const Result& result : signature_.results) result_bytes_.push_back(bytes_of(result));
   }
 
-  // None if some axis has no legal move, or what is written has another shape than the results.
+  // None if some axis has no legal move, what is written has another shape than the results, or
+  // axes would leave reductions that do not commute.
   std::optional<OutputSharding> decide() {
     if (!is_written_as_it_is()) return std::nullopt;
     do {
-      moves_ = axis_moves(signature_);
+      moves_ = is_anything_owed() ? axis_moves(signature_) : moves_without_debts(signature_);
       chosen_.clear();
       for (std::size_t axis = 0; axis < mesh_.ndim(); ++axis) {
         const AxisMove* best = cheapest(axis);
@@ -72,6 +70,7 @@ class Choice {
       if (is_written_[k] && !(*decision.operands[k] == schema_.spec(k))) return std::nullopt;
     }
     for (std::size_t r = 0; r < signature_.results.size(); ++r) {
+      if (!can_be_owed_together(r)) return std::nullopt;
       decision.results.push_back(sharding_of(r));
       if (r < schema_.out.size() && !fits(decision.results[r], schema_.out[r])) return std::nullopt;
     }
@@ -104,6 +103,11 @@ class Choice {
       }
     }
     return true;
+  }
+
+  bool is_anything_owed() const {
+    return std::any_of(schema_.tensors.begin(), schema_.tensors.end(),
+                       [](const auto& spec) { return spec && spec->is_partial(); });
   }
 
   // Moves by themselves ---------------------------------------------------------------------------
@@ -147,8 +151,8 @@ class Choice {
     MoveCost cost;
     for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
       if (!schema_.has(k)) continue;
-      const auto one = move_cost(schema_.spec(k).placements()[axis], move.operands[k], bytes_[k],
-                                 link, owing);
+      const auto one =
+          move_cost(schema_.spec(k).placements()[axis], move.operands[k], bytes_[k], link, owing);
       if (!one) return std::nullopt;
       cost += *one;
     }
@@ -163,15 +167,13 @@ class Choice {
     const AxisLink link{mesh_.axes()[axis].size, model_.link(mesh_.axes()[axis].name),
                         model_.copy_gb_per_s()};
     const AxisMove* best = nullptr;
-    std::tuple<std::int64_t, bool, bool> least;
+    std::tuple<bool, std::int64_t, bool> least;
     for (const AxisMove& move : moves_) {
       const std::optional<MoveCost> cost = cost_of(move, axis, link);
       if (!cost) continue;
-      const bool is_whole = move.cut == kNoFactor;
-      const bool is_free = cost->sent == 0;
-      const std::tuple<std::int64_t, bool, bool> rank{
-          is_free ? cost->copied - std::numeric_limits<std::int64_t>::max() : cost->sent + cost->copied,
-          is_whole, false};
+      const bool communicates = cost->sent > 0;
+      const bool cuts_nothing = move.cut == kNoFactor;
+      const std::tuple rank{communicates, cost->sent + cost->copied, cuts_nothing};
       if (best && !(rank < least)) continue;
       best = &move;
       least = rank;
@@ -267,6 +269,17 @@ class Choice {
     return {mesh_, sharding.placements, sharding.order, dense(spec.meta())};
   }
 
+  // Reductions that different axes leave to a result can be done in any order.
+  bool can_be_owed_together(std::size_t result) const {
+    std::optional<ReduceOp> first;
+    for (const AxisMove* move : chosen_) {
+      const std::optional<ReduceOp> op = owed_reduction(move->results[result]);
+      if (first && op && !commute(*first, *op)) return false;
+      if (!first) first = op;
+    }
+    return true;
+  }
+
   ResultSharding sharding_of(std::size_t result) const {
     Placements placements;
     for (const AxisMove* move : chosen_) placements.push_back(move->results[result]);
@@ -316,7 +329,7 @@ class Choice {
   std::vector<std::int64_t> bytes_;  // of operands' largest tiles
   std::vector<std::int64_t> result_bytes_;
   std::vector<bool> is_written_;
-  std::vector<const AxisMove*> chosen_;      // per axis
+  std::vector<const AxisMove*> chosen_;     // per axis
   std::vector<std::vector<CutAxis>> cuts_;  // per factor
 };
 

@@ -53,9 +53,8 @@ std::vector<std::size_t> linear_factors(const Signature& signature, std::size_t 
 
 // A product goes if none of its operands is given.
 bool is_there(const Signature& signature, std::size_t product) {
-  return std::any_of(signature.operands.begin(), signature.operands.end(), [&](const Operand& o) {
-    return o.product == product && o.is_given;
-  });
+  return std::any_of(signature.operands.begin(), signature.operands.end(),
+                     [&](const Operand& o) { return o.product == product && o.is_given; });
 }
 
 bool product_has(const Signature& signature, std::size_t product, Factor factor) {
@@ -137,12 +136,20 @@ void add_moves_of_shapes(const Signature& signature, std::vector<AxisMove>& move
 
 }  // namespace
 
-std::vector<AxisMove> axis_moves(const Signature& signature) {
-  std::vector<AxisMove> moves{all_alike(signature)};
+std::vector<AxisMove> moves_without_debts(const Signature& signature) {
+  std::vector<AxisMove> moves;
+  moves.reserve(signature.factor_sizes.size() + 1);
+  moves.push_back(all_alike(signature));
   for (std::size_t factor = 0; factor < signature.factor_sizes.size(); ++factor) {
     if (signature.is_whole[factor]) continue;
-    if (auto move = cutting(signature, static_cast<Factor>(factor))) moves.push_back(*move);
+    auto move = cutting(signature, static_cast<Factor>(factor));
+    if (move) moves.push_back(std::move(*move));
   }
+  return moves;
+}
+
+std::vector<AxisMove> axis_moves(const Signature& signature) {
+  std::vector<AxisMove> moves = moves_without_debts(signature);
   add_linear_moves(signature, ReduceOp::Sum, moves);
   add_linear_moves(signature, ReduceOp::Avg, moves);
   add_monotone_moves(signature, moves);

@@ -25,6 +25,8 @@ struct AxisMove {
 
 // All of them; everything replicated comes first.
 std::vector<AxisMove> axis_moves(const Signature& signature);
+// The first of them: those that do without an operand that owes something to begin with.
+std::vector<AxisMove> moves_without_debts(const Signature& signature);
 
 // "S(0), R -> S(0)"
 std::string to_string(const AxisMove& move);

@@ -1,5 +1,7 @@
 #include "tegula/rules/rule_table.h"
 
+#include <sstream>
+
 namespace tegula {
 
 void RuleTable::put(Rule rule) {
@@ -13,17 +15,21 @@ void RuleTable::add(std::string op, RuleText text, Trait trait) {
   put({std::move(op), std::string(text.text()),
        [form = text.form(), trait](const OpSchema& schema) {
          std::optional<Signature> signature = signature_of(form, schema);
-         if (signature) signature->trait = trait;
+         // Integers wrap: the greatest of them plus 1 is the least.
+         const bool may_wrap = !schema.has(0) || !is_floating(schema.spec(0).meta().dtype());
+         if (signature && !may_wrap) signature->trait = trait;
          return signature;
-       }});
+       },
+       text.form()});
 }
 
-void RuleTable::add_all(const std::vector<std::string>& ops, RuleText text, Trait trait) {
-  for (const std::string& op : ops) add(op, text, trait);
+void RuleTable::add_all(std::string_view ops, RuleText text, Trait trait) {
+  std::istringstream names{std::string(ops)};
+  for (std::string op; names >> op;) add(op, text, trait);
 }
 
-void RuleTable::add(std::string op, std::string name, SignatureOf signature) {
-  put({std::move(op), std::move(name), std::move(signature)});
+void RuleTable::add(std::string op, std::string name, SignatureOf signature, std::string example) {
+  put({std::move(op), std::move(name), std::move(signature), {}, std::move(example)});
 }
 
 std::shared_ptr<const Rule> RuleTable::find(std::string_view op) const {

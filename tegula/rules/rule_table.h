@@ -3,7 +3,7 @@
 //
 //   rules.add("mm", "mk * kn -> mn");
 //   rules.add("exp", "~... -> ...", Trait::Increasing);
-//   rules.add("sum.dim_IntList", reduction(ReduceOp::Sum));
+//   rules.add("sum.dim_IntList", "sum over dims", reduction(sum), "f32[8, 6], dim=[1]");
 //
 // In-place and out= forms need no rule of their own: dispatch asks for that of the plain form.
 #pragma once
@@ -31,6 +31,8 @@ struct Rule {
   std::string op;
   std::string text;  // as written; of a function: what it is called
   SignatureOf signature;
+  std::optional<RuleForm> form = {};  // of a text
+  std::string example = {};           // of a function: arguments that show it (rule_example.h)
 };
 
 // Any thread may use it.
@@ -38,8 +40,9 @@ class RuleTable {
  public:
   // Replaces a rule of the same name.
   void add(std::string op, RuleText text, Trait trait = Trait::None);
-  void add_all(const std::vector<std::string>& ops, RuleText text, Trait trait = Trait::None);
-  void add(std::string op, std::string name, SignatureOf signature);
+  // One rule for several ops: their names, with blanks between.
+  void add_all(std::string_view ops, RuleText text, Trait trait = Trait::None);
+  void add(std::string op, std::string name, SignatureOf signature, std::string example = {});
 
   // Null if the op has none.
   std::shared_ptr<const Rule> find(std::string_view op) const;

@@ -9,7 +9,8 @@
 //   "~..., ~() -> ...1"         () is a tensor without dims, 1 a dim of one element
 //
 // An operand with fewer dims than letters has the last ones; a dim of one element where others have
-// more is broadcast. Text that is none of this does not compile.
+// more is broadcast, but not a letter of an operand that is multiplied (*): mm of [8, 1] and [6, 4]
+// has no meaning. Text that is none of this does not compile.
 #pragma once
 
 #include <array>
@@ -25,9 +26,10 @@ struct RuleForm {
   static constexpr std::size_t kMostLetters = 8;
 
   struct Term {
-    bool spreads = false;    // begins with ...
-    bool is_linear = true;   // not marked ~
+    bool spreads = false;     // begins with ...
+    bool is_linear = true;    // not marked ~
     std::size_t product = 0;  // which term of the sum it is a factor of
+    bool is_multiplied = false;  // a * stands beside it
     std::size_t count = 0;
     std::array<char, kMostLetters> letters{};  // '1': one element
   };
@@ -49,14 +51,19 @@ class Reader {
   constexpr RuleForm read() {
     RuleForm form;
     std::size_t product = 0;
+    bool follows_star = false;
     do {
-      RuleForm::Term term = read_operand(form);
-      term.product = product;
       check_room(form.operand_count);
-      form.operands[form.operand_count++] = term;
-      if (take("+")) {
+      RuleForm::Term& term = form.operands[form.operand_count++];
+      term = read_operand(form);
+      term.product = product;
+      term.is_multiplied = follows_star;
+      follows_star = take("*");
+      if (follows_star) {
+        term.is_multiplied = true;
+      } else if (take("+")) {
         ++product;
-      } else if (!take("*") && !take(",")) {
+      } else if (!take(",")) {
         break;
       }
     } while (true);

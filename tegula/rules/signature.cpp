@@ -106,6 +106,17 @@ class Numbering {
   std::vector<Factor> spread_;  // from the last dim
 };
 
+bool has_broadcast_letter(const RuleForm::Term& term, const Signature& signature,
+                          std::size_t operand) {
+  const std::vector<Factor>& factors = signature.operands[operand].term.factors;
+  const std::size_t dims = std::min(term.count, factors.size());
+  for (std::size_t from_end = 1; from_end <= dims; ++from_end) {
+    const bool is_letter = term.letters[term.count - from_end] != '1';
+    if (is_letter && factors[factors.size() - from_end] == kNoFactor) return true;
+  }
+  return false;
+}
+
 // Whether dim `a` lies inside of dim `b` in memory, by the first operand that can tell; 0 if none
 // can.
 int order_of_dims(std::size_t a, std::size_t b, const std::vector<const TensorMeta*>& operands,
@@ -137,14 +148,35 @@ Shape stride_in_order(const Shape& shape, const std::vector<std::size_t>& outer_
   return stride;
 }
 
-// As libtorch's pointwise ops lay out a result: dims sorted by the operands' strides.
-Shape stride_like_operands(const Shape& shape, const std::vector<const TensorMeta*>& operands) {
-  bool all_alike = true;
-  for (const TensorMeta* operand : operands) {
-    all_alike = all_alike && operand->shape() == shape && *operand == dense(*operand) &&
-                operand->stride() == operands.front()->stride();
+// As libtorch has it: strides of dims of one element do not count, nor any of a tensor without
+// elements.
+bool is_row_major(const TensorMeta& meta) {
+  std::int64_t expected = 1;
+  bool is_regular = true;
+  for (std::size_t dim = meta.shape().size(); dim-- > 0;) {
+    const std::int64_t size = meta.shape()[dim];
+    if (size == 0) return true;
+    if (size == 1) continue;
+    is_regular = is_regular && meta.stride()[dim] == expected;
+    expected *= size;
   }
-  if (all_alike && !operands.empty()) return operands.front()->stride();
+  return is_regular;
+}
+
+// As libtorch's pointwise ops lay out a result: dims sorted by the operands' strides, unless all
+// operands are laid out alike without gaps.
+Shape stride_like_operands(const Shape& shape, const std::vector<const TensorMeta*>& operands) {
+  const auto all = [&](const auto& holds) {
+    return std::all_of(operands.begin(), operands.end(),
+                       [&](const TensorMeta* operand) { return holds(*operand); });
+  };
+  if (all([&](const TensorMeta& one) { return one.shape() == shape; }) && !operands.empty()) {
+    const Shape& stride = operands.front()->stride();
+    if (all(is_row_major)) return row_major_strides(shape);
+    if (all([&](const TensorMeta& one) { return one.stride() == stride && one == dense(one); })) {
+      return stride;
+    }
+  }
   std::vector<std::size_t> inner_first(shape.size());
   std::iota(inner_first.rbegin(), inner_first.rend(), 0);
   for (std::size_t i = 1; i < shape.size(); ++i) {
@@ -180,11 +212,16 @@ std::optional<Signature> signature_of(const RuleForm& form, const OpSchema& sche
         {schema.has(k) ? numbering.term_of(operand, schema.spec(k).shape()) : Term{},
          operand.is_linear && schema.has(k), operand.product, schema.has(k)});
   }
+  for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
+    if (form.operands[k].is_multiplied && has_broadcast_letter(form.operands[k], signature, k)) {
+      return std::nullopt;
+    }
+  }
   for (std::size_t r = 0; r < form.result_count; ++r) {
     const bool is_pointwise = form.results[r].spreads && form.results[r].count == 0;
-    signature.results.push_back({numbering.result_of(form.results[r]),
-                                 is_pointwise ? ResultLayout::LikeOperands
-                                              : ResultLayout::RowMajor});
+    signature.results.push_back(
+        {numbering.result_of(form.results[r]),
+         is_pointwise ? ResultLayout::LikeOperands : ResultLayout::RowMajor});
   }
   return signature;
 }

@@ -31,9 +31,7 @@ std::vector<bool> reduced_dims(const OpSchema& schema, const ReductionForm& form
 }
 
 // No tensors but self: bounds and the like may be tensors in some calls.
-bool has_self_alone(const OpSchema& schema) {
-  return schema.tensors.size() == 1 && schema.has(0);
-}
+bool has_self_alone(const OpSchema& schema) { return schema.tensors.size() == 1 && schema.has(0); }
 
 Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
                             const std::vector<bool>& reduced, bool keeps) {
@@ -119,6 +117,7 @@ SignatureOf concatenation(std::size_t dim) {
     const std::size_t along = wrapped_dim(schema.integer(dim), first.size());
     Signature signature;
     const Term shared = own_factors(signature, first);
+    signature.is_whole[along] = true;
     Result result{shared, ResultLayout::RowMajor};
     std::int64_t length = 0;
     for (std::size_t k = 0; k < schema.tensors.size(); ++k) {

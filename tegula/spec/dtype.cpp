@@ -52,6 +52,10 @@ std::string_view name_of(DType dtype) { return row_of(dtype).name; }
 
 std::int64_t size_of(DType dtype) { return row_of(dtype).bytes; }
 
+bool is_floating(DType dtype) {
+  return dtype == DType::BF16 || row_of(dtype).name.starts_with('f');
+}
+
 DType parse_dtype(std::string_view name) {
   std::vector<std::string> known;
   for (const Row& row : kTable) {

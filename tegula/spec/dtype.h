@@ -36,6 +36,8 @@ enum class DType : std::int8_t {
 std::string_view name_of(DType dtype);
 // Bytes per element.
 std::int64_t size_of(DType dtype);
+// Of real numbers; complex ones have no order.
+bool is_floating(DType dtype);
 // The reverse of name_of; UsageError with the known names otherwise.
 DType parse_dtype(std::string_view name);
 const std::vector<DType>& all_dtypes();

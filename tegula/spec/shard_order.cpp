@@ -1,7 +1,6 @@
 #include "tegula/spec/shard_order.h"
 
 #include <algorithm>
-#include <map>
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
@@ -21,12 +20,18 @@ UsageError order_error(const std::string& sentence, const ShardOrder& order,
 }  // namespace
 
 ShardOrder default_shard_order(const Placements& placements) {
-  std::map<std::int64_t, std::vector<std::size_t>> axes_of_dim;
-  for (std::size_t axis = 0; axis < placements.size(); ++axis) {
-    if (const Shard* shard = as_shard(placements[axis])) axes_of_dim[shard->dim()].push_back(axis);
-  }
   ShardOrder order;
-  for (auto& [dim, axes] : axes_of_dim) order.push_back({dim, std::move(axes)});
+  for (std::size_t axis = 0; axis < placements.size(); ++axis) {
+    const Shard* shard = as_shard(placements[axis]);
+    if (shard == nullptr) continue;
+    auto entry = std::lower_bound(
+        order.begin(), order.end(), shard->dim(),
+        [](const ShardOrderEntry& one, std::int64_t dim) { return one.dim < dim; });
+    if (entry == order.end() || entry->dim != shard->dim()) {
+      entry = order.insert(entry, {shard->dim(), {}});
+    }
+    entry->axes.push_back(axis);
+  }
   return order;
 }
 

@@ -31,6 +31,12 @@ struct PlanCall {
 };
 int show_plan(const PlanCall& call, std::ostream& out);
 
+// Names of ops, with or without overload; none: all of them.
+struct RulesCall {
+  std::vector<std::string> names;
+};
+int show_rules(const RulesCall& call, std::ostream& out);
+
 struct BenchCall {
   std::vector<std::string> arguments;
 };

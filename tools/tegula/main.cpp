@@ -66,6 +66,11 @@ int dispatch(int argc, char** argv) {
   plan_command->add_option("or-to", plan.third, "... if the ones before came first");
   plan_command->add_option("--cap", plan.cap, "The most bytes that a step may hold on a rank");
 
+  tegula::cli::RulesCall rules;
+  CLI::App* rules_command =
+      app.add_subcommand("rules", "Show what operators do to placements, along one axis");
+  rules_command->add_option("ops", rules.names, "e.g. mm or sum.dim_IntList; all if none is named");
+
   tegula::cli::RunOptions run;
   CLI::App* run_command = app.add_subcommand("run", "Run a program as the ranks of a job");
   run_command->add_option("-n,--ranks", run.ranks, "Ranks on this host")->capture_default_str();
@@ -105,6 +110,7 @@ int dispatch(int argc, char** argv) {
   if (mesh_command->parsed()) return tegula::cli::show_mesh(mesh, std::cout);
   if (spec_command->parsed()) return tegula::cli::show_spec(spec, std::cout);
   if (plan_command->parsed()) return tegula::cli::show_plan(plan, std::cout);
+  if (rules_command->parsed()) return tegula::cli::show_rules(rules, std::cout);
   if (run_command->parsed()) {
     run.command = run_command->remaining();
     return tegula::cli::run(run);
