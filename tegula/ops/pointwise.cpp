@@ -11,7 +11,7 @@ void add_pointwise(RuleTable& rules) {
   rules.add("neg", "... -> ...", Trait::Decreasing);
   rules.add_all({"add.Tensor", "sub.Tensor", "rsub.Tensor", "lerp.Scalar"}, "... + ... -> ...");
   rules.add("mul.Tensor", "... * ... -> ...");
-  rules.add_all({"div.Tensor", "copysign.Tensor"}, "... * ~... -> ...");
+  rules.add("div.Tensor", "... * ~... -> ...");
   rules.add("lerp.Tensor", "... + ... * ~... -> ...");
   rules.add("addcmul", "... + ... * ... -> ...");
   rules.add("addcdiv", "... + ... * ~... -> ...");
@@ -35,7 +35,7 @@ void add_pointwise(RuleTable& rules) {
              "fmod.Scalar", "floor_divide.Scalar", "div.Scalar_mode", "xlogy.Scalar_Other",
              "xlogy.Scalar_Self", "eq.Scalar", "ne.Scalar", "lt.Scalar", "le.Scalar", "gt.Scalar",
              "ge.Scalar", "bitwise_and.Scalar", "bitwise_or.Scalar", "bitwise_xor.Scalar",
-             "copysign.Scalar", "_conj_physical", "conj_physical", "where.ScalarSelf"},
+             "copysign.Scalar", "_conj_physical", "conj_physical"},
             "~... -> ...");
 
   rules.add_all({"pow.Tensor_Tensor", "eq.Tensor", "ne.Tensor", "lt.Tensor", "le.Tensor", "gt.Tensor",
@@ -44,7 +44,7 @@ void add_pointwise(RuleTable& rules) {
              "fmod.Tensor", "remainder.Tensor", "floor_divide", "div.Tensor_mode", "atan2",
              "hypot", "xlogy.Tensor", "special_xlog1py", "nextafter", "heaviside", "logaddexp",
              "logaddexp2", "gcd", "lcm", "masked_fill.Scalar", "_prelu_kernel", "igamma", "igammac",
-             "complex", "polar"},
+             "complex", "polar", "copysign.Tensor"},
             "~..., ~... -> ...");
   rules.add_all({"clamp.Tensor", "masked_fill.Tensor"}, "~..., ~..., ~... -> ...");
 }
