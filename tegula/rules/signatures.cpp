@@ -31,9 +31,7 @@ std::vector<bool> reduced_dims(const OpSchema& schema, const ReductionForm& form
 }
 
 // No tensors but self: bounds and the like may be tensors in some calls.
-bool has_self_alone(const OpSchema& schema) {
-  return schema.tensors.size() == 1 && schema.has(0);
-}
+bool has_self_alone(const OpSchema& schema) { return schema.tensors.size() == 1 && schema.has(0); }
 
 Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
                             const std::vector<bool>& reduced, bool keeps) {
@@ -96,10 +94,12 @@ SignatureOf reduction_within(ReductionForm form) {
   };
 }
 
-SignatureOf along_dim(std::size_t dim, RuleText text) {
-  return [dim, form = text.form()](const OpSchema& schema) -> std::optional<Signature> {
+SignatureOf along_dim(std::size_t dim, RuleText text, ResultLayout layout) {
+  return [dim, form = text.form(), layout](const OpSchema& schema) -> std::optional<Signature> {
     std::optional<Signature> signature = signature_of(form, schema);
-    if (!signature || schema.spec(0).ndim() == 0) return signature;
+    if (!signature) return signature;
+    for (Result& result : signature->results) result.layout = layout;
+    if (schema.spec(0).ndim() == 0) return signature;
     const std::size_t along =
         wrapped_dim(schema.integer(dim), static_cast<std::size_t>(schema.spec(0).ndim()));
     const Factor factor = signature->operands.front().term.factors[along];
