@@ -136,7 +136,7 @@ Results nll_loss(const Call& call) {
   const std::optional<at::Tensor> picked = picked_along_rows(self, target, ignored);
   if (!picked) return std::nullopt;
   const at::Tensor total = at::sum(at::ne(target, ignored), self.scalar_type());
-  if (reduction == at::Reduction::None) return {{at::neg(*picked), total}};
+  if (reduction == at::Reduction::None) return {{at::neg(*picked), at::zeros_like(total)}};
   const at::Tensor loss = at::neg(at::sum(*picked));
   return {{reduction == at::Reduction::Mean ? loss / total : loss, total}};
 }
@@ -147,8 +147,7 @@ Results nll_loss_backward(const Call& call) {
   if (self.dim() != 2 || target.dim() != 1 || is_given(call, 3)) return std::nullopt;
   if (!is_cut(self, 1)) return std::nullopt;
   const bool is_mean = call.arguments()[4].toInt() == at::Reduction::Mean;
-  const at::Tensor grad =
-      is_mean ? tensor_at(call, 0) / tensor_at(call, 6) : tensor_at(call, 0);
+  const at::Tensor grad = is_mean ? tensor_at(call, 0) / tensor_at(call, 6) : tensor_at(call, 0);
   const std::optional<at::Tensor> put =
       put_along_rows(at::neg(grad), self, target, call.arguments()[5].toInt());
   return put ? Results({{*put}}) : std::nullopt;

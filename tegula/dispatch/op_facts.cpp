@@ -78,7 +78,7 @@ bool same_arguments(const c10::FunctionSchema& with_out, const c10::FunctionSche
 
 // Overloads of every operator, by name.
 const std::map<std::string, std::vector<c10::OperatorHandle>>& overloads() {
-  static const auto& table = [] () -> const auto& {
+  static const auto& table = []() -> const auto& {
     static auto* made = new std::map<std::string, std::vector<c10::OperatorHandle>>;
     for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
       if (auto op = c10::Dispatcher::singleton().findSchema(name)) {
@@ -113,10 +113,7 @@ std::string plain_form_of_in_place(const c10::OperatorName& name) {
 // "aten::_foreach_add_.List" -> "add.Tensor"; the first form of the op that exists.
 std::string member_form(const c10::OperatorName& name) {
   const std::string prefix = "aten::_foreach_";
-  if (name.name.starts_with("aten::_fused_") && !name.name.ends_with("_backward")) {
-    return without_space(name.name.ends_with('_') ? name.name.substr(0, name.name.size() - 1)
-                                                  : name.name);
-  }
+  if (name.name.starts_with("aten::_fused_")) return without_space(name.name);
   if (!name.name.starts_with(prefix)) return "";
   std::string base = name.name.substr(prefix.size());
   if (base.ends_with('_')) base.pop_back();
@@ -149,9 +146,9 @@ OpFacts::OpFacts(const c10::OperatorHandle& op) : name(toString(op.operator_name
   for (const c10::Argument& result : schema.returns()) {
     std::optional<std::size_t> same;
     for (std::size_t k = 0; k < arguments.size() && result.alias_info(); ++k) {
-      const bool from_it = share_memory(arguments[k], result) ||
-                           (arguments[k].alias_info() && !written[k] &&
-                            arguments[k].alias_info()->isWildcardAfter());
+      const bool from_it =
+          share_memory(arguments[k], result) || (arguments[k].alias_info() && !written[k] &&
+                                                 arguments[k].alias_info()->isWildcardAfter());
       if (!from_it) continue;
       if (written[k]) {
         same = k;
@@ -164,7 +161,9 @@ OpFacts::OpFacts(const c10::OperatorHandle& op) : name(toString(op.operator_name
   }
   // no view by its schema, but libtorch writes through it
   if (name == "aten::_unsafe_view") viewed = 0;
-  rule = member_form(op.operator_name());
+  const bool has_lists =
+      std::find(kinds.begin(), kinds.end(), ArgumentKind::TensorList) != kinds.end();
+  if (has_lists) rule = member_form(op.operator_name());
   is_by_member = !rule.empty();
   if (rule.empty() && has_out) rule = plain_form_of_out(op);
   if (rule.empty() && writes) rule = plain_form_of_in_place(op.operator_name());

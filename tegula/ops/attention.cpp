@@ -15,17 +15,25 @@ bool are_heads_alike(const Signature& signature, std::size_t mask) {
   return true;
 }
 
-// libtorch computes with heads inside of rows: [b, q, h, d] in memory.
-SignatureOf with_heads_inside(RuleText text) {
-  return [form = text.form()](const OpSchema& schema) {
+// libtorch computes with heads inside of rows: [b, q, h, d] in memory. The output of the forward
+// lies as the query does.
+enum class Direction { Forward, Backward };
+
+SignatureOf with_heads_inside(Direction direction, RuleText text) {
+  return [direction, form = text.form()](const OpSchema& schema) {
     std::optional<Signature> signature = signature_of(form, schema);
     if (!signature || !are_heads_alike(*signature, form.operand_count - 1)) {
       return std::optional<Signature>();
     }
     signature->needs_elements = true;
     for (Result& result : signature->results) {
+      const bool has_width = result.term.factors.size() == 4;
+      if (has_width && direction == Direction::Forward) {
+        result.layout = ResultLayout::LikeFirst;
+        continue;
+      }
       result.memory_order = {0, 2, 1};
-      if (result.term.factors.size() == 4) result.memory_order.push_back(3);
+      if (has_width) result.memory_order.push_back(3);
     }
     return signature;
   };
@@ -35,12 +43,12 @@ SignatureOf with_heads_inside(RuleText text) {
 
 void add_attention(RuleTable& rules) {
   rules.add("_scaled_dot_product_flash_attention_for_cpu", "bhqd, bhkd, bhke -> bhqe, bhq",
-            with_heads_inside("~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!k! -> bhqe, bhq"),
+            with_heads_inside(Direction::Forward, "~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!k! -> bhqe, bhq"),
             "f32[4, 6, 8, 2], f32[4, 6, 10, 2], f32[4, 6, 10, 2], dropout_p=0, is_causal=false");
   rules.add(
       "_scaled_dot_product_flash_attention_for_cpu_backward",
       "bhqe, bhqd, bhkd, bhke, bhqe, bhq -> bhqd, bhkd, bhke",
-      with_heads_inside("~bhq!e!, ~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!e!, ~bhq!, ~bhq!k! -> "
+      with_heads_inside(Direction::Backward, "~bhq!e!, ~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!e!, ~bhq!, ~bhq!k! -> "
                         "bhqd, bhkd, bhke"),
       "f32[4, 6, 8, 2], f32[4, 6, 8, 2], f32[4, 6, 10, 2], f32[4, 6, 10, 2], f32[4, 6, 8, 2], "
       "f32[4, 6, 8], dropout_p=0, is_causal=false");

@@ -5,7 +5,7 @@ namespace tegula::families {
 
 void add_optimizers(RuleTable& rules) {
   // parameter, gradient, up to three moments, and tensors without dims: steps, rate, scale, found
-  rules.add_all("_fused_adam _fused_adamw _fused_sgd _fused_adagrad",
+  rules.add_all("_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_",
                 "~..., ~..., ~..., ~..., ~..., ~..., ~..., ~..., ~... ->");
 }
 

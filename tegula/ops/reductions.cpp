@@ -59,7 +59,7 @@ void add_reductions(RuleTable& rules) {
   for (const char* op : {"cumprod", "logcumsumexp", "_softmax", "_log_softmax"}) {
     rules.add(op, "within a dim", along_dim(1, "~... -> ..."), over_dim);
   }
-  rules.add("sort", "within a dim", along_dim(1, "~... -> ..., ..."), over_dim);
+  rules.add("sort", "within a dim", along_dim(1, "~... -> ..., ...", ResultLayout::LikeOperands), over_dim);
   rules.add("_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."), gradient);
   rules.add("_log_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."),
             gradient);

@@ -97,10 +97,12 @@ SignatureOf reduction_within(ReductionForm form) {
   };
 }
 
-SignatureOf along_dim(std::size_t dim, RuleText text) {
-  return [dim, form = text.form()](const OpSchema& schema) -> std::optional<Signature> {
+SignatureOf along_dim(std::size_t dim, RuleText text, ResultLayout layout) {
+  return [dim, form = text.form(), layout](const OpSchema& schema) -> std::optional<Signature> {
     std::optional<Signature> signature = signature_of(form, schema);
-    if (!signature || schema.spec(0).ndim() == 0) return signature;
+    if (!signature) return signature;
+    for (Result& result : signature->results) result.layout = layout;
+    if (schema.spec(0).ndim() == 0) return signature;
     const std::size_t along =
         wrapped_dim(schema.integer(dim), static_cast<std::size_t>(schema.spec(0).ndim()));
     const Factor factor = signature->operands.front().term.factors[along];

@@ -26,7 +26,7 @@ SignatureOf reduction_of_all(ReductionForm form);
 SignatureOf reduction_within(ReductionForm form);
 
 // All tensors have one shape; the dim that argument `dim` names must stay whole.
-SignatureOf along_dim(std::size_t dim, RuleText text);
+SignatureOf along_dim(std::size_t dim, RuleText text, ResultLayout layout = ResultLayout::RowMajor);
 
 // The tensors of the list at argument 0, joined along the dim at `dim`.
 SignatureOf concatenation(std::size_t dim);

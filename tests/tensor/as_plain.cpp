@@ -47,13 +47,22 @@ Outcome outcome_of(const Program& program, const Tensors& inputs, const AsPlain&
   return outcome;
 }
 
+Tensors fresh_leaves(const Tensors& inputs) {
+  Tensors leaves;
+  for (const at::Tensor& input : inputs) {
+    leaves.push_back(input.detach().clone().set_requires_grad(input.requires_grad()));
+  }
+  return leaves;
+}
+
 Placements all(const Placement& placement, const DeviceMesh& mesh) {
   return Placements(mesh.ndim(), placement);
 }
 
-std::vector<std::vector<Placements>> ways_to_place(const DeviceMesh& mesh, const Tensors& inputs,
-                                                   const AsPlain& options) {
-  std::vector<std::vector<Placements>> ways(3);
+std::vector<Way> ways_to_place(const DeviceMesh& mesh, const Tensors& inputs,
+                               const AsPlain& options) {
+  if (options.ways) return options.ways(mesh, inputs);
+  std::vector<Way> ways(3);
   for (const at::Tensor& input : inputs) {
     const bool cuttable = input.dim() > 0;
     ways[0].push_back(all(cuttable ? Placement(Shard(0)) : Replicate(), mesh));
@@ -62,7 +71,7 @@ std::vector<std::vector<Placements>> ways_to_place(const DeviceMesh& mesh, const
   }
   Random random(static_cast<std::uint64_t>(mesh.size()) * 100 + inputs.size());
   for (int draw = 0; draw < options.draws; ++draw) {
-    std::vector<Placements> way;
+    Way way;
     for (const at::Tensor& input : inputs) {
       way.push_back(some_placements(random, mesh, input, options.partial));
     }
@@ -71,7 +80,7 @@ std::vector<std::vector<Placements>> ways_to_place(const DeviceMesh& mesh, const
   return ways;
 }
 
-std::string text_of(const DeviceMesh& mesh, const std::vector<Placements>& way) {
+std::string text_of(const DeviceMesh& mesh, const Way& way) {
   std::string text = to_string(mesh) + ":";
   for (const Placements& placements : way) text += " " + to_string(placements);
   return text;
@@ -111,7 +120,7 @@ std::string result_difference(const at::Tensor& got, const at::Tensor& want,
   return difference(full_tensor(got.detach()), want, options.tolerance);
 }
 
-Tensors placed(const Tensors& inputs, const DeviceMesh& mesh, const std::vector<Placements>& way) {
+Tensors placed(const Tensors& inputs, const DeviceMesh& mesh, const Way& way) {
   Tensors result;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     result.push_back(distribute_tensor(inputs[i].detach().clone(), mesh, way[i], {std::nullopt, {}})
@@ -123,7 +132,7 @@ Tensors placed(const Tensors& inputs, const DeviceMesh& mesh, const std::vector<
 void compare(const World& world, const Tensors& inputs, const Program& program, const Outcome& want,
              const AsPlain& options) {
   const DeviceMesh mesh = usual_mesh(world);
-  for (const std::vector<Placements>& way : ways_to_place(mesh, inputs, options)) {
+  for (const Way& way : ways_to_place(mesh, inputs, options)) {
     const std::string where = text_of(mesh, way);
     try {
       const Tensors operands = placed(inputs, mesh, way);
@@ -151,14 +160,15 @@ void compare(const World& world, const Tensors& inputs, const Program& program, 
 }  // namespace
 
 void expect_as_plain(const Tensors& inputs, const Program& program, const AsPlain& options) {
-  Tensors plain;
-  for (const at::Tensor& input : inputs) {
-    plain.push_back(input.detach().clone().set_requires_grad(input.requires_grad()));
-  }
-  const Outcome want = outcome_of(program, plain, options);
+  const Outcome want = outcome_of(program, fresh_leaves(inputs), options);
   for (int ranks : {2, 3, 4}) {
     run_impatient(ranks, [&](World& world) { compare(world, inputs, program, want, options); });
   }
+}
+
+void expect_as_plain_on(const World& world, const Tensors& inputs, const Program& program,
+                        const AsPlain& options) {
+  compare(world, inputs, program, outcome_of(program, fresh_leaves(inputs), options), options);
 }
 
 WorldOptions impatient() { return {"", std::chrono::seconds(60)}; }

@@ -16,6 +16,9 @@ namespace tegula {
 using Tensors = std::vector<at::Tensor>;
 using Program = std::function<Tensors(const Tensors& inputs)>;
 
+// One list of placements per input.
+using Way = std::vector<Placements>;
+
 struct AsPlain {
   double tolerance = 1e-9;
   // Draws of placements per mesh, on top of all S(0), all S(last dim) and all R.
@@ -26,12 +29,17 @@ struct AsPlain {
   bool plain_results = false;
   // Whether gradients of the inputs that require them are compared, too.
   bool gradients = true;
+  // If given: the ways to place the inputs, instead of those above.
+  std::function<std::vector<Way>(const DeviceMesh& mesh, const Tensors& inputs)> ways = {};
 };
 
 // Runs the program on plain tensors, then on 2, 3 and 2x2 ranks with the inputs placed in several
 // ways (even, ragged, empty shards; owed sums), and compares values, shapes, dtypes and the
 // gradients of the inputs that require grad. Inputs are leaves.
 void expect_as_plain(const Tensors& inputs, const Program& program, const AsPlain& options = {});
+// The same on the ranks of one world; all of them call it. What fails on a rank is thrown.
+void expect_as_plain_on(const World& world, const Tensors& inputs, const Program& program,
+                        const AsPlain& options = {});
 
 // Ranks that give up instead of waiting for ever.
 WorldOptions impatient();

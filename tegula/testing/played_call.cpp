@@ -1,0 +1,132 @@
+#include "tegula/testing/played_call.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "tegula/base/error.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/local_call.h"
+#include "tegula/dispatch/random.h"
+#include "tegula/spec/placed_otherwise.h"
+#include "tegula/spec/slices.h"
+#include "tegula/testing/parts.h"
+
+namespace tegula {
+namespace {
+
+Question question_about(const Call& call, const DeviceMesh& axis) {
+  std::vector<std::optional<DTensorSpec>> specs;
+  for (const TensorPlace& place : call.tensors()) {
+    specs.push_back(place.tensor.defined()
+                        ? std::optional(replicated_spec(axis, meta_of(place.tensor)))
+                        : std::nullopt);
+  }
+  std::vector<Question> questions = questions_about(call, specs);
+  if (questions.size() == 1) return std::move(questions.front());
+  throw UsageError("a call over lists is played with one member per list")
+      .fact("op", call.text())
+      .hint("leave the other members away");
+}
+
+// Rows that are elsewhere are zeros.
+std::vector<at::Tensor> with_other_rows_zero(const at::Tensor& whole, std::int64_t dim,
+                                             const std::vector<at::Tensor>& tiles) {
+  std::vector<at::Tensor> padded;
+  std::int64_t begin = 0;
+  for (const at::Tensor& tile : tiles) {
+    padded.push_back(at::zeros_like(whole));
+    padded.back().narrow(dim, begin, tile.size(dim)).copy_(tile);
+    begin += tile.size(dim);
+  }
+  return padded;
+}
+
+void append_tensors(const c10::IValue& value, std::vector<at::Tensor>& into) {
+  if (value.isTensor()) into.push_back(value.toTensor());
+  if (!value.isTensorList()) return;
+  for (const at::Tensor& member : value.toTensorVector()) into.push_back(member);
+}
+
+}  // namespace
+
+PlayedCall::PlayedCall(const Sample& sample, std::int64_t ranks, std::uint64_t seed)
+    : op_(operator_of(sample)),
+      facts_(op_),
+      call_(op_, facts_, arguments_of(sample, seed)),
+      axis_({{"a", ranks}}),
+      question_(question_about(call_, axis_)),
+      random_(replicated_generator({seed, 1})) {
+  std::vector<c10::IValue> arguments = call_.arguments();
+  for (c10::IValue& argument : arguments) {
+    argument = with_tensors(argument, [](int, const at::Tensor& one) { return one.clone(); });
+  }
+  results_ = run(std::move(arguments));
+}
+
+const at::Tensor& PlayedCall::operand(std::size_t tensor) const {
+  return call_.tensors()[question_.tensors[tensor]].tensor;
+}
+
+double PlayedCall::rounding() const {
+  double coarsest = 0;
+  for (const TensorPlace& place : call_.tensors()) {
+    if (!place.tensor.defined()) continue;
+    coarsest = std::max(coarsest, rounding_of(place.tensor.scalar_type()));
+  }
+  for (const at::Tensor& result : results_) {
+    if (result.defined()) coarsest = std::max(coarsest, rounding_of(result.scalar_type()));
+  }
+  return coarsest;
+}
+
+std::vector<at::Tensor> PlayedCall::run(std::vector<c10::IValue> arguments) const {
+  const std::vector<c10::IValue> returned = call_plain(op_, arguments);
+  std::vector<at::Tensor> results;
+  for (std::size_t index = 0; index < returned.size(); ++index) {
+    if (!facts_.return_is[index]) append_tensors(returned[index], results);
+  }
+  for (std::size_t index = 0; index < arguments.size(); ++index) {
+    if (facts_.written[index]) append_tensors(arguments[index], results);
+  }
+  return results;
+}
+
+std::vector<at::Tensor> PlayedCall::tiles_of(std::size_t tensor, const Placing& placing) {
+  const Placement& placement = placing.operands[tensor];
+  std::vector<at::Tensor> tiles = parts_of(operand(tensor), placement, axis_, random_);
+  if (placing.looked_up != tensor || !as_shard(placement)) return tiles;
+  return with_other_rows_zero(operand(tensor), as_shard(placement)->dim(), tiles);
+}
+
+Shape PlayedCall::sizes_at(std::size_t argument, const Placement& placement,
+                           std::int64_t rank) const {
+  const TensorMeta meta(schema().ints(argument), DType::U8);
+  return local_shape(DTensorSpec(axis_, {placement}, meta), {rank});
+}
+
+std::vector<std::vector<at::Tensor>> PlayedCall::play(const Placing& placing) {
+  std::vector<std::vector<at::Tensor>> tiles(call_.tensors().size());
+  for (std::size_t k = 0; k < question_.tensors.size(); ++k) {
+    if (schema().has(k)) tiles[question_.tensors[k]] = tiles_of(k, placing);
+  }
+  std::vector<std::vector<at::Tensor>> parts(results_.size());
+  for (std::int64_t rank = 0; rank < axis_.size(); ++rank) {
+    std::vector<c10::IValue> arguments = call_.arguments();
+    std::size_t next = 0;
+    for (c10::IValue& argument : arguments) {
+      argument = with_tensors(argument, [&](int, const at::Tensor& whole) {
+        const std::vector<at::Tensor>& of_ranks = tiles[next++];
+        return of_ranks.empty() ? whole : of_ranks[static_cast<std::size_t>(rank)];
+      });
+    }
+    for (const auto& [index, placement] : placing.sizes) {
+      arguments[index] = sizes_at(index, placement, rank);
+    }
+    const std::vector<at::Tensor> results = run(std::move(arguments));
+    for (std::size_t r = 0; r < results.size(); ++r) parts[r].push_back(results[r]);
+  }
+  return parts;
+}
+
+}  // namespace tegula
