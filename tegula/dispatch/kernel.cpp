@@ -13,6 +13,7 @@
 #include <set>
 
 #include "tegula/base/error.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/call.h"
 #include "tegula/dispatch/guards.h"
 #include "tegula/dispatch/host_errors.h"
@@ -270,6 +271,8 @@ bool Kernel::run_known(const c10::OperatorHandle& op, const CallKey& key,
   if (!decision) return false;
   watch_leaves(facts_, stack);
   if (const auto* on_tiles = std::get_if<OnTiles>(decision.get())) {
+    std::optional<CommLabel> label;
+    if (on_tiles->communicates) label.emplace(facts_.name);
     run_on_tiles(op, facts_, *on_tiles, stack);
     return true;
   }
@@ -284,6 +287,7 @@ bool Kernel::run_known(const c10::OperatorHandle& op, const CallKey& key,
 
 void Kernel::run_new(const c10::OperatorHandle& op, const CallKey& key,
                      torch::jit::Stack& stack) const {
+  const CommLabel label(facts_.name);
   const Call call(op, facts_, stack);
   const auto give = [&](Values results) {
     replace_top(&stack, call.arguments().size(), std::move(results));
@@ -323,6 +327,7 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
                                  torch::jit::Stack* stack) {
   bool is_done = false;
   with_host_errors([&] {
+    const CommLabel label(facts_.name);
     const Call call(op, facts_, *stack);
     if (call.has_dtensors() && !takes_libtorchs_own(facts_.name)) call.check_plain_tensors();
     make_plain_what_is_read(call, stack);

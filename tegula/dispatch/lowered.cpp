@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/guards.h"
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/picked.h"
@@ -177,6 +178,7 @@ std::optional<std::vector<c10::IValue>> run_lowered(const Call& call) {
   if (found == lowered_ops().end()) return std::nullopt;
   const BelowAutograd below;
   const OnPurpose exchange;
+  const CommLabel label(call.facts().name, CommLabel::Reach::OverInnerLabels);
   return found->second(call);
 }
 
