@@ -7,9 +7,11 @@
 #include <map>
 
 #include "tegula/comm/comm_log.h"
+#include "tegula/dispatch/differentiable.h"
 #include "tegula/dispatch/guards.h"
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/picked.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
@@ -105,6 +107,13 @@ bool is_given(const Call& call, std::size_t index) {
   return value.isTensor() && value.toTensor().defined();
 }
 
+// The same tensor, owing nothing.
+at::Tensor with_sum_paid(const at::Tensor& tensor) {
+  const PayloadPtr payload = payload_of(tensor);
+  return payload ? move_to(tensor, with_reductions_done(payload->spec()), When::Now, std::nullopt)
+                 : tensor;
+}
+
 // Losses ----------------------------------------------------------------------------------------
 
 Results mse_loss(const Call& call) {
@@ -139,7 +148,9 @@ Results nll_loss(const Call& call) {
   const at::Tensor total = at::sum(at::ne(target, ignored), self.scalar_type());
   if (reduction == at::Reduction::None) return {{at::neg(*picked), total}};
   const at::Tensor loss = at::neg(at::sum(*picked));
-  return {{reduction == at::Reduction::Mean ? loss / total : loss, total}};
+  if (reduction != at::Reduction::Mean) return {{loss, total}};
+  const at::Tensor paid = with_sum_paid(total);  // the gradient divides by it, too
+  return {{loss / paid, paid}};
 }
 
 Results nll_loss_backward(const Call& call) {
