@@ -68,19 +68,24 @@ at::Tensor below_greatest(const at::Tensor& self, std::int64_t dim) {
   return self - at::amax(self, {dim}, true);
 }
 
-// libtorch computes halves as floats only if it is told to, elsewhere.
-bool is_plain_softmax(const Call& call) { return !call.arguments()[2].toBool(); }
+// libtorch computes halves as floats only if it is told to, elsewhere; of nothing there is no
+// greatest.
+bool is_cut_softmax(const Call& call) {
+  const std::int64_t dim = call.arguments()[1].toInt();
+  const at::Tensor self = tensor_at(call, 0);
+  return is_cut(self, dim) && self.size(dim) > 0 && !call.arguments()[2].toBool();
+}
 
 Results softmax(const Call& call) {
   const std::int64_t dim = call.arguments()[1].toInt();
-  if (!is_cut(tensor_at(call, 0), dim) || !is_plain_softmax(call)) return std::nullopt;
+  if (!is_cut_softmax(call)) return std::nullopt;
   const at::Tensor e = at::exp(below_greatest(tensor_at(call, 0), dim));
   return {{e / at::sum(e, {dim}, true)}};
 }
 
 Results log_softmax(const Call& call) {
   const std::int64_t dim = call.arguments()[1].toInt();
-  if (!is_cut(tensor_at(call, 0), dim) || !is_plain_softmax(call)) return std::nullopt;
+  if (!is_cut_softmax(call)) return std::nullopt;
   const at::Tensor below = below_greatest(tensor_at(call, 0), dim);
   return {{below - at::log(at::sum(at::exp(below), {dim}, true))}};
 }
