@@ -309,6 +309,7 @@ void Kernel::run_new(const c10::OperatorHandle& op, const CallKey& key,
     give(results_by_plan(*plan, call.arguments()[plan->viewed].toTensor()));
     return remember(std::move(*plan));
   }
+  check_may_look(call);
   if (std::optional<Values> results = run_lowered(call)) return give(std::move(*results));
   if (can_follow_a_rule(call)) {
     if (std::optional<Draft> draft = draft_for(call)) {
