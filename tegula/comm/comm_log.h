@@ -78,9 +78,9 @@ class CommLog {
   std::vector<std::shared_ptr<comm::LogLine>> lines_;
 };
 
-// Says what the calls of this thread are for, as long as it stands. Of several the innermost counts,
-// except within one that reaches over all: what is done for a softmax, by whatever ops, is for the
-// softmax. The text must live as long; it is read only when a log stands.
+// Says what the calls of this thread are for, as long as it stands. Of several the innermost
+// counts, except within one that reaches over all: what is done for a softmax, by whatever ops, is
+// for the softmax. The text must live as long; it is read only when a log stands.
 class CommLabel {
  public:
   enum class Reach : std::uint8_t { ToInnerLabels, OverInnerLabels };

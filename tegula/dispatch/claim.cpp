@@ -14,6 +14,7 @@
 
 #include "tegula/dispatch/kernel.h"
 #include "tegula/dispatch/payload.h"
+#include "tegula/dispatch/unboxed.h"
 
 namespace tegula {
 namespace {
@@ -24,6 +25,16 @@ using c10::DispatchKey;
 bool can_become(const at::Tensor& self, const at::Tensor& from) {
   return payload_of(self) || payload_of(from) ||
          self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+}
+
+// Compositions that make no tensors of their own and write nowhere: what they call meets the kernel
+// soon enough, and they are called often.
+bool needs_no_claim(const std::string& name) {
+  static const std::set<std::string> names = {
+      "aten::linear",     "aten::matmul",  "aten::layer_norm",         "aten::softmax.int",
+      "aten::log_softmax.int", "aten::reshape", "aten::flatten.using_ints", "aten::contiguous",
+      "aten::chunk",      "aten::narrow",  "aten::view_as",            "aten::expand_as"};
+  return names.contains(name);
 }
 
 constexpr const char* kBecomes = "aten::_has_compatible_shallow_copy_type";
@@ -105,7 +116,9 @@ class Claims {
     const c10::OperatorName& name = op.operator_name();
     const std::string space = name.name.substr(0, name.name.find("::"));
     if (!op.hasSchema() || toString(name) == kBecomes || claimed_.contains(toString(name))) return;
-    if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse3)) return;
+    if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse3) || needs_no_claim(toString(name))) {
+      return;
+    }
     const std::string own_name = toString(name).substr(space.size() + 2);
     if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
       for (DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3}) {
@@ -113,6 +126,9 @@ class Claims {
             .impl(own_name.c_str(),
                   torch::CppFunction::makeFromBoxedFunctor(std::make_unique<CompositeKernel>(op)));
       }
+    } else if (const MakeUnboxed unboxed = unboxed_kernel(toString(name))) {
+      library(space, DispatchKey::PrivateUse3)
+          .impl(own_name.c_str(), unboxed(op, claimed_.size()));
     } else {
       library(space, DispatchKey::PrivateUse3)
           .impl(own_name.c_str(),

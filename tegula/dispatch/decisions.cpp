@@ -38,24 +38,16 @@ CallKey::CallKey(const OpFacts& facts, const torch::jit::Stack& stack) {
     const c10::IValue& value = arguments[index];
     switch (facts.kinds[index]) {
       case ArgumentKind::Tensor:
-        if (value.isTensor()) {
-          add_tensor(value.toTensor());
-        } else {
-          words_.push_back(kNone);
-        }
+        value.isTensor() ? add_tensor(value.toTensor()) : add_none();
         break;
       case ArgumentKind::TensorList:
         if (!value.isList()) {
-          words_.push_back(kNone);
+          add_none();
           break;
         }
-        words_.push_back(tagged(value.toListRef().size(), kList));
+        add_count(value.toListRef().size());
         for (const c10::IValue& member : value.toListRef()) {
-          if (member.isTensor()) {
-            add_tensor(member.toTensor());
-          } else {
-            words_.push_back(kNone);
-          }
+          member.isTensor() ? add_tensor(member.toTensor()) : add_none();
         }
         break;
       case ArgumentKind::Value:
@@ -99,16 +91,28 @@ void CallKey::add_tensor(const at::Tensor& tensor) {
   words_.push_back(tagged(type << 1U | (impl->is_wrapped_number() ? 1U : 0U), kPlain));
 }
 
+void CallKey::add_count(std::size_t members) { words_.push_back(tagged(members, kList)); }
+void CallKey::add_flag(bool value) { words_.push_back(tagged(value ? 1 : 0, kBool)); }
+void CallKey::add_none() { words_.push_back(kNone); }
+
+void CallKey::add_integer(std::int64_t value) {
+  words_.push_back(kInt);
+  words_.push_back(static_cast<std::uint64_t>(value));
+}
+
+void CallKey::add_scalar(const at::Scalar& value) {
+  words_.push_back(tagged(static_cast<std::uint64_t>(value.type()), kDouble));
+}
+
 void CallKey::add_value(const c10::IValue& value) {
   if (value.isInt()) {
-    words_.push_back(kInt);
-    words_.push_back(static_cast<std::uint64_t>(value.toInt()));
+    add_integer(value.toInt());
   } else if (value.isBool()) {
-    words_.push_back(tagged(value.toBool() ? 1 : 0, kBool));
+    add_flag(value.toBool());
   } else if (value.isNone()) {
-    words_.push_back(kNone);
+    add_none();
   } else if (value.isList()) {
-    words_.push_back(tagged(value.toListRef().size(), kList));
+    add_count(value.toListRef().size());
     for (const c10::IValue& member : value.toListRef()) add_value(member);
   } else if (value.isString()) {
     words_.push_back(tagged(value.toStringRef().size(), kText));

@@ -22,19 +22,28 @@ namespace tegula {
 
 class CallKey {
  public:
+  // To be filled with arguments one by one.
+  CallKey() = default;
   // Looks at the arguments on top of the stack. Not is_known() if a decision cannot be looked up:
   // no DTensor, several worlds, a plain tensor with dims, a view without data of its own.
   CallKey(const OpFacts& facts, const torch::jit::Stack& stack);
+
+  void add_tensor(const at::Tensor& tensor);
+  void add_count(std::size_t members);
+  void add_integer(std::int64_t value);
+  void add_flag(bool value);
+  void add_none();
+  void add_value(const c10::IValue& value);
+  void add_type(const c10::IValue& value);
+  // Of a number that the op computes with.
+  void add_scalar(const at::Scalar& value);
+  void give_up() { is_known_ = false; }
 
   bool is_known() const { return is_known_ && world_ != nullptr; }
   const World& world() const { return *world_; }  // of the first DTensor, as long as that lives
   std::span<const std::uint64_t> words() const { return {words_.data(), words_.size()}; }
 
  private:
-  void add_tensor(const at::Tensor& tensor);
-  void add_value(const c10::IValue& value);
-  void add_type(const c10::IValue& value);
-
   c10::SmallVector<std::uint64_t, 32> words_;
   const World* world_ = nullptr;
   bool is_known_ = true;

@@ -35,19 +35,24 @@ using Values = std::vector<c10::IValue>;
 
 // Outer tensors for views. Autograd must make them again by calling the op, not from strides: a
 // tile has none that mean anything.
-Values outer_views(const std::vector<ViewResult>& results, const at::Tensor& base, bool is_list) {
+at::Tensor outer_view(PayloadPtr payload, std::int64_t storage_offset, const at::Tensor& base) {
   c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
   // a view of a normal tensor is a normal tensor
   std::optional<c10::InferenceMode> mode;
   if (c10::InferenceMode::is_enabled()) mode.emplace(base.is_inference());
-  const auto outer = [](const ViewResult& result) {
-    at::Tensor view = outer_tensor(result.payload);
-    view.unsafeGetTensorImpl()->set_storage_offset(result.storage_offset);
-    return view;
-  };
-  if (!is_list) return {outer(results.front())};
+  at::Tensor view = outer_tensor(std::move(payload));
+  if (storage_offset != 0) view.unsafeGetTensorImpl()->set_storage_offset(storage_offset);
+  return view;
+}
+
+Values outer_views(const std::vector<ViewResult>& results, const at::Tensor& base, bool is_list) {
+  if (!is_list) {
+    return {outer_view(results.front().payload, results.front().storage_offset, base)};
+  }
   c10::List<at::Tensor> views;
-  for (const ViewResult& result : results) views.push_back(outer(result));
+  for (const ViewResult& result : results) {
+    views.push_back(outer_view(result.payload, result.storage_offset, base));
+  }
   return {views};
 }
 
@@ -258,31 +263,47 @@ void Kernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
   const PassUsBy ours;  // tensors that we make are not the user's
   with_host_errors([&] {
     const CallKey key(facts_, *stack);
-    if (key.is_known() && run_known(op, key, *stack)) return;
-    run_new(op, key, *stack);
+    if (const std::shared_ptr<const Decision> decision = known(key)) {
+      run_known(op, *decision, *stack);
+    } else {
+      run_new(op, key, *stack);
+    }
   });
 }
 
-bool Kernel::run_known(const c10::OperatorHandle& op, const CallKey& key,
+std::shared_ptr<const Decision> Kernel::known(const CallKey& key) const {
+  if (!key.is_known() || is_checking(key.world()) || StrictMode::is_on()) return nullptr;
+  return key.world().part<Decisions>().find(index_, key);
+}
+
+void Kernel::run_known(const c10::OperatorHandle& op, const Decision& decision,
                        torch::jit::Stack& stack) const {
-  if (is_checking(key.world()) || StrictMode::is_on()) return false;
-  const std::shared_ptr<const Decision> decision =
-      key.world().part<Decisions>().find(index_, key);
-  if (!decision) return false;
   watch_leaves(facts_, stack);
-  if (const auto* on_tiles = std::get_if<OnTiles>(decision.get())) {
+  if (const auto* on_tiles = std::get_if<OnTiles>(&decision)) {
     std::optional<CommLabel> label;
     if (on_tiles->communicates) label.emplace(facts_.name);
     run_on_tiles(op, facts_, *on_tiles, stack);
-    return true;
+    return;
   }
-  if (const auto* plan = std::get_if<ViewPlan>(decision.get())) {
-    const std::size_t first = stack.size() - facts_.kinds.size();
-    Values results = results_by_plan(*plan, stack[first + plan->viewed].toTensor());
-    replace_top(&stack, facts_.kinds.size(), std::move(results));
-    return true;
+  const auto& plan = std::get<ViewPlan>(decision);
+  const std::size_t first = stack.size() - facts_.kinds.size();
+  Values results = results_by_plan(plan, stack[first + plan.viewed].toTensor());
+  replace_top(&stack, facts_.kinds.size(), std::move(results));
+}
+
+at::Tensor run_view(const ViewPlan& plan, const at::Tensor& base) {
+  const Payload& self = *payload_in(base);
+  const ViewPlan::Result& result = plan.results.front();
+  PayloadPtr payload;
+  {
+    const BelowAutograd below;
+    torch::jit::Stack stack = plan.calls.front().arguments;
+    stack[plan.viewed] = self.tile();
+    plan.calls.front().op.callBoxed(stack);
+    payload = c10::make_intrusive<Payload>(std::move(stack.front()).toTensor(), result.spec,
+                                           self.world(), result.layout);
   }
-  return false;
+  return outer_view(std::move(payload), base.storage_offset() + result.offset, base);
 }
 
 void Kernel::run_new(const c10::OperatorHandle& op, const CallKey& key,

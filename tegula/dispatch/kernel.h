@@ -18,14 +18,22 @@ class Kernel final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack);
 
- private:
-  // By a decision that is remembered. False if there is none.
-  bool run_known(const c10::OperatorHandle& op, const CallKey& key, torch::jit::Stack& stack) const;
+  // The steps of a call, for kernels that make the key from their own arguments (unboxed.h).
+  const OpFacts& facts() const { return facts_; }
+  // The decision that is remembered; null if there is none, or every call is to be looked at.
+  std::shared_ptr<const Decision> known(const CallKey& key) const;
+  void run_known(const c10::OperatorHandle& op, const Decision& decision,
+                 torch::jit::Stack& stack) const;
+  // Remembers what it decides under the key.
   void run_new(const c10::OperatorHandle& op, const CallKey& key, torch::jit::Stack& stack) const;
 
+ private:
   OpFacts facts_;
   std::size_t index_;
 };
+
+// One view that takes one call on the tile.
+at::Tensor run_view(const ViewPlan& plan, const at::Tensor& base);
 
 // For an operator that libtorch composes of others: its own plain tensors count as replicated while
 // it runs. Above autograd.

@@ -12,6 +12,9 @@ namespace tegula {
 // its placements (owed reductions done) before they are stored or returned, plain ones counting as
 // replicated. Does nothing the second time. Cheap.
 void watch_leaf(const at::Tensor& outer);
+inline void watch_if_leaf(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.requires_grad()) watch_leaf(tensor);
+}
 // ... of all leaves among the arguments on top of the stack.
 void watch_leaves(const OpFacts& facts, const torch::jit::Stack& stack);
 

@@ -16,16 +16,6 @@ namespace {
 
 using torch::jit::Stack;
 
-at::Tensor tile_of(const at::Tensor& tensor, const OnTiles& decision, std::size_t place) {
-  if (!tensor.defined()) return tensor;
-  const PayloadPtr payload = payload_of(tensor);
-  at::Tensor tile = payload ? payload->tile() : tensor;
-  if (place < decision.routes.size() && decision.routes[place]) {
-    return decision.routes[place]->run(tile.resolve_conj().resolve_neg());
-  }
-  return tile;
-}
-
 // What stays of the arguments while the op runs on tiles.
 struct Kept {
   World world;
@@ -56,10 +46,10 @@ Kept put_tiles(const OpFacts& facts, const OnTiles& decision, Stack& stack) {
   for (std::size_t index = 0; index < facts.kinds.size(); ++index) {
     c10::IValue& argument = arguments[index];
     if (facts.kinds[index] == ArgumentKind::Tensor) {
-      if (argument.isTensor()) argument = tile_of(argument.toTensor(), decision, place++);
+      if (argument.isTensor()) argument = tile_for(argument.toTensor(), decision, place++);
     } else if (facts.kinds[index] == ArgumentKind::TensorList && argument.isList()) {
       argument = with_tensors(argument, [&](int, const at::Tensor& member) {
-        return tile_of(member, decision, place++);
+        return tile_for(member, decision, place++);
       });
     }
   }
@@ -87,19 +77,6 @@ at::Tensor fitted(at::Tensor tile, const ResultTile& wanted, const OpFacts& fact
   return tile;
 }
 
-at::Tensor wrapped(at::Tensor tile, const std::optional<ResultTile>& wanted, const OpFacts& facts,
-                   const World& world) {
-  if (!tile.defined()) return tile;
-  if (!wanted) throw InternalError("a result came that was not expected").fact("op", facts.name);
-  tile = fitted(std::move(tile), *wanted, facts);
-  const DType dtype = dtype_of(tile.scalar_type());
-  // the process's default element type may have changed since
-  if (dtype == wanted->spec.meta().dtype()) return outer_tensor(std::move(tile), wanted->spec, world);
-  const TensorMeta& meta = wanted->spec.meta();
-  return outer_tensor(std::move(tile),
-                      wanted->spec.with_meta(TensorMeta(meta.shape(), meta.stride(), dtype)), world);
-}
-
 void wrap_results(const OpFacts& facts, const OnTiles& decision, Kept& kept, Stack& stack) {
   const std::size_t count = facts.return_is.size();
   std::size_t next = 0;
@@ -108,10 +85,10 @@ void wrap_results(const OpFacts& facts, const OnTiles& decision, Kept& kept, Sta
     if (facts.return_is[index]) {
       result = std::move(kept.returned[index]);
     } else if (result.isTensor()) {
-      result = wrapped(std::move(result).toTensor(), decision.results[next++], facts, kept.world);
+      result = wrapped_result(std::move(result).toTensor(), decision, next++, facts, kept.world);
     } else {
       result = with_tensors(result, [&](int, const at::Tensor& tile) {
-        return wrapped(tile, decision.results[next++], facts, kept.world);
+        return wrapped_result(tile, decision, next++, facts, kept.world);
       });
     }
   }
@@ -212,6 +189,33 @@ void give_outside_rank(const Call& call, OnTiles& decision,
 }
 
 }  // namespace
+
+at::Tensor tile_for(const at::Tensor& tensor, const OnTiles& decision, std::size_t place) {
+  if (!tensor.defined()) return tensor;
+  const Payload* payload = payload_in(tensor);
+  at::Tensor tile = payload ? payload->tile() : tensor;
+  if (place < decision.routes.size() && decision.routes[place]) {
+    return decision.routes[place]->run(tile.resolve_conj().resolve_neg());
+  }
+  return tile;
+}
+
+at::Tensor wrapped_result(at::Tensor tile, const OnTiles& decision, std::size_t index,
+                          const OpFacts& facts, const World& world) {
+  if (!tile.defined()) return tile;
+  const std::optional<ResultTile>& wanted = decision.results[index];
+  if (!wanted) throw InternalError("a result came that was not expected").fact("op", facts.name);
+  tile = fitted(std::move(tile), *wanted, facts);
+  const DType dtype = dtype_of(tile.scalar_type());
+  // the process's default element type may have changed since
+  if (dtype == wanted->spec.meta().dtype()) {
+    return outer_tensor(std::move(tile), wanted->spec, world);
+  }
+  const TensorMeta& meta = wanted->spec.meta();
+  return outer_tensor(std::move(tile),
+                      wanted->spec.with_meta(TensorMeta(meta.shape(), meta.stride(), dtype)),
+                      world);
+}
 
 void run_on_tiles(const c10::OperatorHandle& op, const OpFacts& facts, const OnTiles& decision,
                   Stack& stack) {

@@ -16,4 +16,12 @@ void run_on_tiles(const c10::OperatorHandle& op, const OpFacts& facts, const OnT
 // nothing is run; it gets tensors of the same specs as the others.
 OnTiles run_draft(const Call& call, Draft draft, torch::jit::Stack& stack);
 
+// The steps of run_on_tiles, for kernels that keep no stack (unboxed.h) ---------------------------
+
+// What stands for a tensor of the call, the place-th, on this rank.
+at::Tensor tile_for(const at::Tensor& tensor, const OnTiles& decision, std::size_t place);
+// A result, the index-th, as a DTensor; undefined stays undefined.
+at::Tensor wrapped_result(at::Tensor tile, const OnTiles& decision, std::size_t index,
+                          const OpFacts& facts, const World& world);
+
 }  // namespace tegula

@@ -73,12 +73,15 @@ class Payload final : public c10::BackendMeta {
   std::optional<TileLater> later_;
 };
 
-// Null for a plain or undefined tensor.
+// Null for a plain or undefined tensor. Lives as long as the tensor keeps it.
+inline Payload* payload_in(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.key_set().has(c10::DispatchKey::PrivateUse3)) return nullptr;
+  return static_cast<Payload*>(tensor.unsafeGetTensorImpl()->get_backend_meta());
+}
+// The same, kept.
 inline PayloadPtr payload_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.key_set().has(c10::DispatchKey::PrivateUse3)) return {};
-  auto* meta = tensor.unsafeGetTensorImpl()->get_backend_meta();
-  return meta ? PayloadPtr::unsafe_reclaim_from_nonowning(static_cast<Payload*>(meta))
-              : PayloadPtr();
+  Payload* payload = payload_in(tensor);
+  return payload ? PayloadPtr::unsafe_reclaim_from_nonowning(payload) : PayloadPtr();
 }
 
 // A new outer tensor.

@@ -1,0 +1,55 @@
+#include "tegula/dispatch/unboxed.h"
+
+#include <ATen/Operators.h>
+
+#include <map>
+
+namespace tegula {
+namespace {
+
+template <class... Ops>
+std::map<std::string, MakeUnboxed> by_name() {
+  const auto name = [](const std::string& base, const std::string& overload) {
+    return overload.empty() ? base : base + "." + overload;
+  };
+  return {{name(Ops::name, Ops::overload_name), &Unboxed<Ops>::kernel}...};
+}
+
+namespace ops = at::_ops;
+
+}  // namespace
+
+MakeUnboxed unboxed_kernel(const std::string& name) {
+  static const std::map<std::string, MakeUnboxed> known = by_name<
+      // pointwise
+      ops::add_Tensor, ops::add_Scalar, ops::sub_Tensor, ops::mul_Tensor, ops::mul_Scalar,
+      ops::div_Tensor, ops::div_Scalar, ops::neg, ops::relu, ops::gelu, ops::silu, ops::tanh,
+      ops::sigmoid, ops::exp, ops::sqrt, ops::pow_Tensor_Scalar, ops::where_self,
+      ops::threshold_backward, ops::gelu_backward, ops::silu_backward, ops::tanh_backward,
+      ops::sigmoid_backward,
+      // in place
+      ops::add__Tensor, ops::add__Scalar, ops::sub__Tensor, ops::mul__Tensor, ops::mul__Scalar,
+      ops::div__Tensor, ops::div__Scalar, ops::addcmul_, ops::addcdiv_, ops::lerp__Scalar,
+      ops::zero_, ops::copy_, ops::sqrt_,
+      // products
+      ops::mm, ops::addmm, ops::bmm, ops::baddbmm, ops::mv, ops::dot,
+      // along dims
+      ops::sum, ops::sum_dim_IntList, ops::amax, ops::_softmax, ops::_log_softmax,
+      ops::_softmax_backward_data, ops::_log_softmax_backward_data, ops::native_layer_norm,
+      ops::native_layer_norm_backward, ops::cat, ops::embedding, ops::embedding_dense_backward,
+      ops::_scaled_dot_product_flash_attention_for_cpu,
+      ops::_scaled_dot_product_flash_attention_for_cpu_backward,
+      // views
+      ops::view, ops::_unsafe_view, ops::transpose_int, ops::t, ops::permute, ops::detach,
+      ops::alias, ops::unsqueeze, ops::squeeze_dim, ops::expand, ops::slice_Tensor,
+      ops::select_int,
+      // lists
+      ops::_foreach_add__List, ops::_foreach_add__Scalar, ops::_foreach_mul__Scalar,
+      ops::_foreach_mul__List, ops::_foreach_addcmul__Scalar, ops::_foreach_addcdiv__Scalar,
+      ops::_foreach_addcdiv__ScalarList, ops::_foreach_lerp__Scalar, ops::_foreach_sqrt,
+      ops::_foreach_div__ScalarList, ops::_fused_adamw_, ops::_fused_adam_, ops::_fused_sgd_>();
+  const auto found = known.find(name);
+  return found == known.end() ? nullptr : found->second;
+}
+
+}  // namespace tegula
