@@ -22,7 +22,8 @@ struct WholeResult {
 };
 
 // What the universal path makes of a call, to compare with what a rule made of it: made before the
-// op runs, since the op may write. Does nothing unless the mode is on.
+// op runs, since the op may write. Does nothing unless the mode is on, nor for a list op that
+// writes tensors which share memory.
 class Witness {
  public:
   explicit Witness(const Call& call);
@@ -33,6 +34,7 @@ class Witness {
   const Call& call_;
   bool is_due_ = false;
   std::vector<WholeResult> expected_;  // list members counted
+  double greatest_operand_ = 0;        // element of operands, by size
 };
 
 }  // namespace tegula

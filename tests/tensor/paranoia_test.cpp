@@ -51,7 +51,8 @@ TEST(WrongRules, AreCaughtInParanoidMode) {
         const at::Tensor x = squares(world, Shard(1));
         EXPECT_NO_THROW(at::hypot(x, x));  // right on cut dims all the same
         const at::Tensor owed = at::sum(at::stack({x, x}), 2, true);
-        expect_named(internal_error_of([&] { at::hypot(owed, owed * 2); }),
+        const at::Tensor of_squares = at::sum(at::stack({x * x, x}), 2, true);
+        expect_named(internal_error_of([&] { at::hypot(owed, of_squares); }),
                      "aten::hypot(self: f32[2, 3, 1] on (a=2) as [P(sum)]");
       },
       patient_world());
@@ -63,8 +64,11 @@ TEST(WrongRules, ThatWriteAreCaughtInParanoidMode) {
   run_ranks(
       2,
       [](World& world) {
-        const at::Tensor owed = at::sum(squares(world, Shard(1)), 1);
-        expect_named(internal_error_of([&] { at::Tensor(owed * 1).hypot_(owed); }), "aten::hypot_");
+        const at::Tensor x = squares(world, Shard(1));
+        const at::Tensor owed = at::sum(x, 1);
+        const at::Tensor of_squares = at::sum(x * x, 1);
+        expect_named(internal_error_of([&] { at::Tensor(owed * 1).hypot_(of_squares); }),
+                     "aten::hypot_");
       },
       patient_world());
 }
@@ -121,6 +125,17 @@ TEST(RightRules, MayAddPartsThatCancelEachOther) {
         const float part = world.rank() == 0 ? 12345.678f : -12345.677f;
         const at::Tensor x = from_local(at::full({3}, part), world.mesh({{"a", 2}}), {Partial()});
         EXPECT_NO_THROW(x + x * 0.333);
+      },
+      patient_world());
+}
+
+TEST(RightRules, MayAddElementsThatCancelEachOther) {
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
+  run_ranks(
+      2,
+      [](World& world) {
+        const at::Tensor x = squares(world, Shard(1));
+        EXPECT_NO_THROW(at::sum(at::layer_norm(at::stack({x, x * 1.1}, 2), {2})));
       },
       patient_world());
 }
