@@ -2,8 +2,13 @@
 //
 //   CommLog log(world);
 //   at::Tensor y = at::add(partial, x);
-//   std::cout << log.to_string();   // all-reduce sum over tp (2 ranks): 2,048 bytes, for
-//   aten::add.Tensor
+//   std::cout << log.to_string();
+//   // all-reduce sum over tp (2 ranks): 2,048 bytes, for aten::add.Tensor
+//
+// The library labels what it starts: "aten::add.Tensor" for an op (for one that is carried out by
+// others, "aten::_log_softmax" rather than the "aten::sub.Tensor" inside of it), "redistribute",
+// "full_tensor", "from_local", "distribute_tensor", "gradient of redistribute", "gradient of
+// from_local", "gradient of a leaf".
 #pragma once
 
 #include <cstddef>
@@ -73,11 +78,21 @@ class CommLog {
   std::vector<std::shared_ptr<comm::LogLine>> lines_;
 };
 
-// Says what the calls of this thread are for, as long as it stands; of several, the innermost
-// counts. The text must live as long; it is read only when a log stands.
+// Says what the calls of this thread are for, as long as it stands. Of several the innermost
+// counts, except within one that reaches over all: what is done for a softmax, by whatever ops, is
+// for the softmax. The text must live as long; it is read only when a log stands.
 class CommLabel {
  public:
-  explicit CommLabel(std::string_view text) : text_(text), outer_(innermost_) { innermost_ = this; }
+  enum class Reach : std::uint8_t { ToInnerLabels, OverInnerLabels };
+
+  explicit CommLabel(std::string_view text, Reach reach = Reach::ToInnerLabels)
+      : text_(text), outer_(innermost_), reach_(reach) {
+    if (outer_ != nullptr && outer_->reach_ == Reach::OverInnerLabels) {
+      text_ = outer_->text_;
+      reach_ = Reach::OverInnerLabels;
+    }
+    innermost_ = this;
+  }
   ~CommLabel() { innermost_ = outer_; }
   CommLabel(const CommLabel&) = delete;
   CommLabel& operator=(const CommLabel&) = delete;
@@ -91,6 +106,7 @@ class CommLabel {
   static inline constinit thread_local const CommLabel* innermost_ = nullptr;
   std::string_view text_;
   const CommLabel* outer_;
+  Reach reach_;
 };
 
 }  // namespace tegula

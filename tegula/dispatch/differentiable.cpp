@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/kernel.h"
 #include "tegula/dispatch/leaf_gradient.h"
 #include "tegula/dispatch/local_call.h"
@@ -104,6 +105,7 @@ at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, When whe
         return outer_tensor(shares ? payload : moved_payload(*payload, to, when, wire));
       }),
       Move([payload, to, wire](const at::Tensor& grad) {
+        const CommLabel label("gradient of redistribute");
         const at::Tensor placed = as_dtensor(grad, to.mesh(), payload->world());
         return move_to(placed, with_reductions_done(payload->spec()).with_meta(meta_of(placed)),
                        When::Now, wire);
@@ -122,6 +124,7 @@ at::Tensor wrap_tile(const at::Tensor& tile, const DTensorSpec& spec, const DTen
                   : outer_tensor(no_tile(spec), spec, world);
       }),
       Move([grad_spec, world](const at::Tensor& grad) {
+        const CommLabel label("gradient of from_local");
         const at::Tensor placed = as_dtensor(grad, grad_spec.mesh(), world);
         const DTensorSpec to = grad_spec.with_meta(meta_of(placed));
         return unwrap_tile(move_to(placed, to, When::Now, std::nullopt), to);

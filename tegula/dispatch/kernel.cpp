@@ -13,6 +13,7 @@
 #include <set>
 
 #include "tegula/base/error.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/call.h"
 #include "tegula/dispatch/guards.h"
 #include "tegula/dispatch/host_errors.h"
@@ -279,6 +280,8 @@ void Kernel::run_known(const c10::OperatorHandle& op, const Decision& decision,
                        torch::jit::Stack& stack) const {
   watch_leaves(facts_, stack);
   if (const auto* on_tiles = std::get_if<OnTiles>(&decision)) {
+    std::optional<CommLabel> label;
+    if (on_tiles->communicates) label.emplace(facts_.name);
     run_on_tiles(op, facts_, *on_tiles, stack);
     return;
   }
@@ -305,6 +308,7 @@ at::Tensor run_view(const ViewPlan& plan, const at::Tensor& base) {
 
 void Kernel::run_new(const c10::OperatorHandle& op, const CallKey& key,
                      torch::jit::Stack& stack) const {
+  const CommLabel label(facts_.name);
   const Call call(op, facts_, stack);
   const auto give = [&](Values results) {
     replace_top(&stack, call.arguments().size(), std::move(results));
@@ -326,6 +330,7 @@ void Kernel::run_new(const c10::OperatorHandle& op, const CallKey& key,
     give(results_by_plan(*plan, call.arguments()[plan->viewed].toTensor()));
     return remember(std::move(*plan));
   }
+  check_may_look(call);
   if (std::optional<Values> results = run_lowered(call)) return give(std::move(*results));
   if (can_follow_a_rule(call)) {
     if (std::optional<Draft> draft = draft_for(call)) {
@@ -344,6 +349,7 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
                                  torch::jit::Stack* stack) {
   bool is_done = false;
   with_host_errors([&] {
+    const CommLabel label(facts_.name);
     const Call call(op, facts_, *stack);
     if (call.has_dtensors() && !takes_libtorchs_own(facts_.name)) call.check_plain_tensors();
     make_plain_what_is_read(call, stack);

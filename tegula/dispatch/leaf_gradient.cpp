@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/differentiable.h"
 #include "tegula/dispatch/payload.h"
 
@@ -31,6 +32,7 @@ class PlaceGradient final : public torch::autograd::FunctionPreHook {
                            c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(leaf_));
     const PayloadPtr payload = payload_of(leaf);
     if (!payload || grad.layout() != at::kStrided) return grad;
+    const CommLabel label("gradient of a leaf", CommLabel::Reach::OverInnerLabels);
     return as_gradient_of(grad, *payload);
   }
 

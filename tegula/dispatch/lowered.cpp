@@ -6,9 +6,12 @@
 
 #include <map>
 
+#include "tegula/comm/comm_log.h"
+#include "tegula/dispatch/differentiable.h"
 #include "tegula/dispatch/guards.h"
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/picked.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
 namespace {
@@ -65,19 +68,24 @@ at::Tensor below_greatest(const at::Tensor& self, std::int64_t dim) {
   return self - at::amax(self, {dim}, true);
 }
 
-// libtorch computes halves as floats only if it is told to, elsewhere.
-bool is_plain_softmax(const Call& call) { return !call.arguments()[2].toBool(); }
+// libtorch computes halves as floats only if it is told to, elsewhere; of nothing there is no
+// greatest.
+bool is_cut_softmax(const Call& call) {
+  const std::int64_t dim = call.arguments()[1].toInt();
+  const at::Tensor self = tensor_at(call, 0);
+  return is_cut(self, dim) && self.size(dim) > 0 && !call.arguments()[2].toBool();
+}
 
 Results softmax(const Call& call) {
   const std::int64_t dim = call.arguments()[1].toInt();
-  if (!is_cut(tensor_at(call, 0), dim) || !is_plain_softmax(call)) return std::nullopt;
+  if (!is_cut_softmax(call)) return std::nullopt;
   const at::Tensor e = at::exp(below_greatest(tensor_at(call, 0), dim));
   return {{e / at::sum(e, {dim}, true)}};
 }
 
 Results log_softmax(const Call& call) {
   const std::int64_t dim = call.arguments()[1].toInt();
-  if (!is_cut(tensor_at(call, 0), dim) || !is_plain_softmax(call)) return std::nullopt;
+  if (!is_cut_softmax(call)) return std::nullopt;
   const at::Tensor below = below_greatest(tensor_at(call, 0), dim);
   return {{below - at::log(at::sum(at::exp(below), {dim}, true))}};
 }
@@ -102,6 +110,13 @@ Results log_softmax_backward(const Call& call) {
 bool is_given(const Call& call, std::size_t index) {
   const c10::IValue& value = call.arguments()[index];
   return value.isTensor() && value.toTensor().defined();
+}
+
+// The same tensor, owing nothing.
+at::Tensor with_sum_paid(const at::Tensor& tensor) {
+  const PayloadPtr payload = payload_of(tensor);
+  return payload ? move_to(tensor, with_reductions_done(payload->spec()), When::Now, std::nullopt)
+                 : tensor;
 }
 
 // Losses ----------------------------------------------------------------------------------------
@@ -138,7 +153,9 @@ Results nll_loss(const Call& call) {
   const at::Tensor total = at::sum(at::ne(target, ignored), self.scalar_type());
   if (reduction == at::Reduction::None) return {{at::neg(*picked), at::zeros_like(total)}};
   const at::Tensor loss = at::neg(at::sum(*picked));
-  return {{reduction == at::Reduction::Mean ? loss / total : loss, total}};
+  if (reduction != at::Reduction::Mean) return {{loss, total}};
+  const at::Tensor paid = with_sum_paid(total);  // the gradient divides by it, too
+  return {{loss / paid, paid}};
 }
 
 Results nll_loss_backward(const Call& call) {
@@ -176,6 +193,7 @@ std::optional<std::vector<c10::IValue>> run_lowered(const Call& call) {
   if (found == lowered_ops().end()) return std::nullopt;
   const BelowAutograd below;
   const OnPurpose exchange;
+  const CommLabel label(call.facts().name, CommLabel::Reach::OverInnerLabels);
   return found->second(call);
 }
 

@@ -129,6 +129,12 @@ std::string member_form(const c10::OperatorName& name) {
   return "";
 }
 
+// Attention on the CPU is tagged as random but refuses the dropout that would make it so.
+bool draws_numbers(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::nondeterministic_seeded) &&
+         op.operator_name().name != "aten::_scaled_dot_product_flash_attention_for_cpu";
+}
+
 }  // namespace
 
 OpFacts::OpFacts(const c10::OperatorHandle& op) : name(toString(op.operator_name())) {
@@ -168,7 +174,7 @@ OpFacts::OpFacts(const c10::OperatorHandle& op) : name(toString(op.operator_name
   if (rule.empty() && has_out) rule = plain_form_of_out(op);
   if (rule.empty() && writes) rule = plain_form_of_in_place(op.operator_name());
   if (rule.empty()) rule = without_space(name);
-  is_random = generator || op.hasTag(at::Tag::nondeterministic_seeded);
+  is_random = generator || draws_numbers(op);
 }
 
 }  // namespace tegula

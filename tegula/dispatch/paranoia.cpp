@@ -4,16 +4,21 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "tegula/base/error.h"
 #include "tegula/base/hash.h"
 #include "tegula/base/text.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/universal.h"
 
 namespace tegula {
 namespace {
+
+constexpr const char* kLabel = "TEGULA_CHECK";
 
 // Per rank, so that ranks which run as threads count for themselves.
 struct Sampling {
@@ -68,9 +73,11 @@ bool is_checking(const World& world) { return world.part<Sampling>().share > 0; 
 void check_replicas(const Call& call) {
   Sampling& sampling = call.world().part<Sampling>();
   sampling.is_on_this_op = sampling.is_due();
-  if (!sampling.is_on_this_op) return;
+  // a view reads nothing: its tensor may hold nothing yet
+  if (!sampling.is_on_this_op || call.facts().viewed) return;
   if (!call.mesh().coordinate_of(call.world().rank())) return;
   const BelowAutograd below;
+  const CommLabel label(kLabel, CommLabel::Reach::OverInnerLabels);
   for (const TensorPlace& place : call.tensors()) {
     if (!place.tensor.defined()) continue;
     // what is written may hold nothing yet; if it does, its next reader is checked
@@ -92,36 +99,79 @@ void check_replicas(const Call& call) {
 
 namespace {
 
-// A DTensor with the same values and spec, apart from the original.
-at::Tensor copied(const at::Tensor& tensor) {
-  const PayloadPtr payload = payload_of(tensor);
-  if (!payload || payload->link()) return tensor;
-  return outer_tensor(payload->tile().clone(), payload->spec(), payload->world(),
-                      payload->layout());
+// DTensors with the same values and specs, apart from the originals.
+class Copies {
+ public:
+  at::Tensor of(const at::Tensor& tensor) {
+    const PayloadPtr payload = payload_of(tensor);
+    if (!payload || payload->link()) return tensor;
+    const at::Tensor tile = payload->tile();
+    share_ = !seen_.insert(tile.storage().unsafeGetStorageImpl()).second || share_;
+    return outer_tensor(tile.clone(), payload->spec(), payload->world(), payload->layout());
+  }
+  // Whether originals share memory, as the copies do not; the same on all ranks.
+  bool originals_share() const { return share_; }
+
+ private:
+  std::set<const c10::StorageImpl*> seen_;
+  bool share_ = false;
+};
+
+double greatest_of(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  const at::Tensor sizes = tensor.abs().to(at::kDouble);
+  return sizes.masked_fill(at::isfinite(sizes).logical_not(), 0).max().item<double>();
 }
 
-void collect_wholes(const c10::IValue& value, std::vector<at::Tensor>& into) {
+// Of all parts that a sum is owed of.
+double greatest_part(const Payload& payload) {
+  at::Tensor greatest = at::full({1}, greatest_of(payload.resolved_tile()), at::kDouble);
+  const DeviceMesh& mesh = payload.spec().mesh();
+  for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) {
+    if (mesh.axes()[axis].size == 1) continue;
+    greatest = payload.world().group(mesh, axis).all_reduce(greatest, ReduceOp::Max);
+  }
+  return greatest.item<double>();
+}
+
+bool has_rounding(const at::Tensor& tensor) {
+  return at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type());
+}
+
+WholeResult whole_of(const at::Tensor& tensor) {
+  const PayloadPtr payload = payload_of(tensor);
+  if (!payload) return {tensor, 0, false};
+  const bool owes = payload->spec().is_partial() && !payload->link() && has_rounding(tensor);
+  return {payload->whole().resolve_conj().resolve_neg().clone(), owes ? greatest_part(*payload) : 0,
+          owes};
+}
+
+void collect_wholes(const c10::IValue& value, std::vector<WholeResult>& into) {
   with_tensors(value, [&](int, const at::Tensor& tensor) {
-    const PayloadPtr payload = payload_of(tensor);
-    into.push_back(payload ? payload->whole().resolve_conj().resolve_neg().clone() : tensor);
+    into.push_back(whole_of(tensor));
     return tensor;
   });
 }
 
-// Relative to the greatest element, since sums of parts are rounded otherwise.
-bool are_close(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  if (!at::isFloatingType(a.scalar_type()) && !at::isComplexType(a.scalar_type())) {
-    return at::equal(a, b);
-  }
-  if (a.numel() == 0) return true;
-  const bool is_double =
-      a.scalar_type() == at::kDouble || a.scalar_type() == at::kComplexDouble;
+// Relative to the greatest element, since sums are rounded otherwise; if the parts of a sum may
+// have cancelled each other, to the greatest of them and of what they were made of. Parts that are
+// not finite (x / 0) do not add up to what their sum would give.
+bool are_close(const WholeResult& got, const at::Tensor& expected, double greatest_operand) {
+  const at::Tensor& a = got.whole;
+  if (a.sizes() != expected.sizes() || a.scalar_type() != expected.scalar_type()) return false;
+  if (!has_rounding(a)) return at::equal(a, expected);
+  const bool is_double = a.scalar_type() == at::kDouble || a.scalar_type() == at::kComplexDouble;
   const bool is_short = a.element_size() < 4;
   const double tolerance = is_double ? 1e-9 : (is_short ? 5e-2 : 2e-4);
-  const at::Tensor sizes = a.abs().to(at::kDouble);
-  const double greatest = sizes.masked_fill(at::isfinite(sizes).logical_not(), 0).max().item<double>();
-  return at::allclose(a, b, tolerance, tolerance * greatest + 1e-30, true);
+  double greatest = greatest_of(a);
+  if (got.owes) greatest = std::max({greatest, got.greatest_part, greatest_operand});
+  at::Tensor is_close =
+      at::isclose(a, expected, tolerance, tolerance * greatest + 1e-30, /*equal_nan=*/true);
+  if (got.owes) {
+    is_close =
+        at::logical_or(is_close, at::isfinite(a).logical_and(at::isfinite(expected)).logical_not());
+  }
+  return is_close.all().item<bool>();
 }
 
 }  // namespace
@@ -131,12 +181,21 @@ Witness::Witness(const Call& call) : call_(call) {
             call.mesh().coordinate_of(call.world().rank()).has_value();
   if (!is_due_) return;
   const BelowAutograd below;
+  const CommLabel label(kLabel, CommLabel::Reach::OverInnerLabels);
+  Copies copies;
   std::vector<c10::IValue> arguments;
   for (std::size_t index = 0; index < call.arguments().size(); ++index) {
-    arguments.push_back(call.facts().written[index]
-                            ? with_tensors(call.arguments()[index],
-                                           [](int, const at::Tensor& t) { return copied(t); })
-                            : call.arguments()[index]);
+    const c10::IValue& argument = call.arguments()[index];
+    arguments.push_back(
+        call.facts().written[index]
+            ? with_tensors(argument, [&](int, const at::Tensor& t) { return copies.of(t); })
+            : argument);
+  }
+  is_due_ = !copies.originals_share();
+  if (!is_due_) return;
+  for (const TensorPlace& place : call.tensors()) {
+    if (!place.tensor.defined() || !has_rounding(place.tensor)) continue;
+    greatest_operand_ = std::max(greatest_operand_, greatest_of(whole_of(place.tensor).whole));
   }
   const Call apart(call.op(), call.facts(), arguments);
   for (const c10::IValue& result : run_universal(apart)) collect_wholes(result, expected_);
@@ -148,16 +207,19 @@ Witness::Witness(const Call& call) : call_(call) {
 void Witness::compare(const torch::jit::Stack& stack) const {
   if (!is_due_) return;
   const BelowAutograd below;
-  std::vector<at::Tensor> wholes;
+  const CommLabel label(kLabel, CommLabel::Reach::OverInnerLabels);
+  std::vector<WholeResult> got;
   const std::size_t count = call_.facts().return_is.size();
   for (std::size_t index = stack.size() - count; index < stack.size(); ++index) {
-    collect_wholes(stack[index], wholes);
+    collect_wholes(stack[index], got);
   }
   for (std::size_t index = 0; index < call_.arguments().size(); ++index) {
-    if (call_.facts().written[index]) collect_wholes(call_.arguments()[index], wholes);
+    if (call_.facts().written[index]) collect_wholes(call_.arguments()[index], got);
   }
-  for (std::size_t k = 0; k < wholes.size(); ++k) {
-    if (!wholes[k].defined() || are_close(wholes[k], expected_[k])) continue;
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    if (!got[k].whole.defined() || are_close(got[k], expected_[k].whole, greatest_operand_)) {
+      continue;
+    }
     throw InternalError("a rule gives another result than the universal path")
         .fact("op", call_.text())
         .fact("result", std::to_string(k))

@@ -14,8 +14,16 @@ void check_replicas(const Call& call);
 // Whether the mode is on for this rank.
 bool is_checking(const World& world);
 
+// A result on all ranks.
+struct WholeResult {
+  at::Tensor whole;
+  double greatest_part = 0;  // if it was the sum of parts: the greatest element of all of them
+  bool owes = false;         // it was
+};
+
 // What the universal path makes of a call, to compare with what a rule made of it: made before the
-// op runs, since the op may write. Does nothing unless the mode is on.
+// op runs, since the op may write. Does nothing unless the mode is on, nor for a list op that
+// writes tensors which share memory.
 class Witness {
  public:
   explicit Witness(const Call& call);
@@ -25,7 +33,8 @@ class Witness {
  private:
   const Call& call_;
   bool is_due_ = false;
-  std::vector<at::Tensor> expected_;  // whole results, list members counted
+  std::vector<WholeResult> expected_;  // list members counted
+  double greatest_operand_ = 0;        // element of operands, by size
 };
 
 }  // namespace tegula

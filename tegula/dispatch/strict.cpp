@@ -43,4 +43,16 @@ void check_may_gather(const Call& call) {
   }
 }
 
+void check_may_look(const Call& call) {
+  if (!StrictMode::is_on() || gives_numbers(call)) return;
+  for (const TensorPlace& place : call.tensors()) {
+    const Link* link = place.payload ? place.payload->link() : nullptr;
+    if (link == nullptr || link->base->spec().is_replicated()) continue;
+    throw UsageError("an op would gather what one of its operands is a view of")
+        .fact("op", call.text())
+        .fact("plan", "gather " + to_string(link->base->spec()))
+        .hint("redistribute that before the view is taken, or leave strict mode");
+  }
+}
+
 }  // namespace tegula

@@ -9,5 +9,8 @@ namespace tegula {
 void check_may_move(const Call& call, const Draft& draft);
 // UsageError in strict mode if operands would be gathered.
 void check_may_gather(const Call& call);
+// UsageError in strict mode if an operand is a view without data of its own, which is read by
+// gathering what it looks at.
+void check_may_look(const Call& call);
 
 }  // namespace tegula

@@ -191,7 +191,7 @@ class Unboxed<Op, Result(Arguments...)> {
         }
       }
       const auto& on_tiles = std::get<OnTiles>(*decision);
-      if (on_tiles.rows || !on_tiles.arguments.empty()) {
+      if (on_tiles.rows || !on_tiles.arguments.empty() || on_tiles.communicates) {
         return run_boxed(&key, decision.get(), arguments...);
       }
       return run(on_tiles, key.world(), arguments...);

@@ -142,12 +142,20 @@ class Choice {
     return true;
   }
 
+  // What is added to a tensor that owes a sum, in place, has to be owed as well.
+  bool is_written_owing(std::size_t axis) const {
+    return std::any_of(schema_.written.begin(), schema_.written.end(), [&](std::size_t k) {
+      return owed_reduction(schema_.spec(k).placements()[axis]).has_value();
+    });
+  }
+
   // None if the move is not to be made.
   std::optional<MoveCost> cost_of(const AxisMove& move, std::size_t axis,
                                   const AxisLink& link) const {
     if (move.cut != kNoFactor && !leads(move, axis)) return std::nullopt;
     if (!leaves_written_alone(move, axis)) return std::nullopt;
-    const Owing owing = move.cut == kNoFactor ? Owing::No : Owing::Allowed;
+    const Owing owing =
+        move.cut == kNoFactor && !is_written_owing(axis) ? Owing::No : Owing::Allowed;
     MoveCost cost;
     for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
       if (!schema_.has(k)) continue;

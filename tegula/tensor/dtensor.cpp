@@ -4,6 +4,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/call.h"
 #include "tegula/dispatch/differentiable.h"
 #include "tegula/dispatch/kernel.h"
@@ -81,6 +82,7 @@ at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
     const at::Tensor whole = tensor.detach().resolve_conj().resolve_neg();
     at::Tensor tile;
     if (options.source) {
+      const CommLabel label("distribute_tensor");
       const std::int64_t source =
           *options.source == -1 ? mesh.rank_at(Coordinate(mesh.ndim(), 0)) : *options.source;
       tile = scatter_from(world, whole, source, spec);
@@ -103,6 +105,7 @@ at::Tensor to_local(const at::Tensor& tensor, const std::optional<Placements>& g
 at::Tensor full_tensor(const at::Tensor& tensor, const std::optional<Placements>& grad_placements) {
   const PayloadPtr payload = payload_or_throw(tensor, "full_tensor");
   const DTensorSpec whole = replicated_spec(payload->spec());
+  const CommLabel label("full_tensor");
   return unwrap_tile(move_to(tensor, whole, When::Now, std::nullopt),
                      gradient_spec_for(whole, grad_placements));
 }
@@ -122,6 +125,7 @@ at::Tensor redistribute(const at::Tensor& tensor, const DeviceMesh& mesh,
         .hint("make both meshes with one World");
   }
   const DTensorSpec to = spec_for(mesh, placements, options.order, payload->spec().meta());
+  const CommLabel label("redistribute");
   return move_to(tensor, to, options.later ? When::Later : When::Now, options.wire);
 }
 

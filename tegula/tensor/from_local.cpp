@@ -11,6 +11,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/call.h"
 #include "tegula/dispatch/differentiable.h"
 #include "tegula/spec/placed_otherwise.h"
@@ -262,6 +263,7 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
   const std::string said = to_string(placements) + to_string(options.order) + to_string(mesh);
   const DTensorSpec spec = [&] {
     if (!inside || !options.check) return unchecked_spec(local, mesh, placements, options);
+    const CommLabel label("from_local");
     const Table table = exchanged(local, mesh, world, said);
     check_alike(table);
     if (!say_the_same(table)) refuse_different_placements(table, world, said);

@@ -122,6 +122,24 @@ TEST(CommLog, TheInnermostLabelSaysWhatACallIsFor) {
             "barrier over world (1 rank): 0 bytes");
 }
 
+TEST(CommLog, ALabelMayReachOverInnerOnes) {
+  const World world = World::alone();
+  const Group group = world.group();
+  CommLog log(world);
+  {
+    const CommLabel outer("a block");
+    const CommLabel whole("aten::_softmax", CommLabel::Reach::OverInnerLabels);
+    const CommLabel inner("aten::amax");
+    const CommLabel innermost("aten::exp");
+    group.barrier();
+  }
+  const CommLabel after("aten::add.Tensor");
+  group.barrier();
+  EXPECT_EQ(log.to_string(),
+            "barrier over world (1 rank): 0 bytes, for aten::_softmax\n"
+            "barrier over world (1 rank): 0 bytes, for aten::add.Tensor");
+}
+
 TEST(CommLog, PrintsBytesInThousands) {
   CommEntry entry{CommKind::AllReduce, "tp", 2, 2048, ReduceOp::Sum, "aten::add.Tensor", 0};
   EXPECT_EQ(to_string(entry),

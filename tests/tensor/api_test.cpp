@@ -11,6 +11,7 @@
 #include "tegula/dispatch/random.h"
 #include "tegula/tensor/factories.h"
 #include "tests/tensor/as_plain.h"
+#include "tests/tensor/environment_variable.h"
 
 namespace tegula {
 namespace {
@@ -821,14 +822,8 @@ TEST(SubMesh, AnInPlaceOpKeepsTheMeshOfSelf) {
 
 // --- paranoia
 
-class Checked {
- public:
-  explicit Checked(const char* share) { setenv("TEGULA_CHECK", share, 1); }
-  ~Checked() { unsetenv("TEGULA_CHECK"); }
-};
-
 TEST(Paranoia, AReplicaThatDiffersIsNamed) {
-  const Checked checked("1");
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
   expect_in_all(errors_of(3,
                           [](World& world) {
                             const at::Tensor x =
@@ -841,7 +836,7 @@ TEST(Paranoia, AReplicaThatDiffersIsNamed) {
 }
 
 TEST(Paranoia, APlainTensorThatDiffersIsNamed) {
-  const Checked checked("1");
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
   expect_in_all(errors_of(3,
                           [](World& world) {
                             const at::Tensor x = ones({2}, usual_mesh(world), {Shard(0)});
@@ -852,7 +847,7 @@ TEST(Paranoia, APlainTensorThatDiffersIsNamed) {
 }
 
 TEST(Paranoia, AReplicaAlongOneAxisThatDiffersIsNamed) {
-  const Checked checked("1");
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
   const std::vector<std::string> texts = errors_of(4, [](World& world) {
     const at::Tensor x = from_local(at::full({2}, world.rank() == 3 ? 5.0 : 1.0), usual_mesh(world),
                                     {Shard(0), Replicate()});
@@ -864,7 +859,7 @@ TEST(Paranoia, AReplicaAlongOneAxisThatDiffersIsNamed) {
 }
 
 TEST(Paranoia, RightProgramsPass) {
-  const Checked checked("1");
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
   expect_as_plain({leaf({5, 3}), leaf({3, 4}, 2)}, [](const Tensors& in) -> Tensors {
     const at::Tensor y = at::matmul(in[0], in[1]).softmax(-1);
     const at::Tensor z = y.slice(0, 1, 4).clone();
@@ -874,7 +869,7 @@ TEST(Paranoia, RightProgramsPass) {
 }
 
 TEST(Paranoia, ASampleIsSpreadEvenly) {
-  const Checked checked("0.25");
+  const EnvironmentVariable checked("TEGULA_CHECK", "0.25");
   run_impatient(2, [](World& world) {
     const at::Tensor x = from_local(at::full({2}, world.rank()), usual_mesh(world), {Replicate()});
     int thrown = 0;

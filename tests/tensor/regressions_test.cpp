@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tegula/tensor/dtensor.h"
+#include "tests/tensor/environment_variable.h"
 
 namespace tegula {
 namespace {
@@ -61,7 +62,7 @@ TEST(Regressions, AnExpandedTensorThatWasRedistributedCanBeFlattened) {
 }
 
 TEST(Regressions, ParanoidModeDoesNotReadWhatIsOverwritten) {
-  setenv("TEGULA_CHECK", "1", 1);
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
   EXPECT_NO_THROW(run_ranks(2, [](World& world) {
     const DeviceMesh mesh = world.mesh({{"a", 2}});
     const at::Tensor x = distribute_tensor(numbers({3}), mesh, {Replicate()});
@@ -70,7 +71,6 @@ TEST(Regressions, ParanoidModeDoesNotReadWhatIsOverwritten) {
     unset.copy_(x);
     expect_same(unset, numbers({3}));
   }));
-  unsetenv("TEGULA_CHECK");
 }
 
 }  // namespace

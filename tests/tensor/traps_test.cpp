@@ -478,10 +478,11 @@ class AutocastOn {
   AutocastOn() {
     at::autocast::set_autocast_enabled(at::kCPU, true);
     at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    at::autocast::increment_nesting();
+    // the cache is one for all threads: which rank finds a weight there is a matter of chance
+    at::autocast::set_autocast_cache_enabled(false);
   }
   ~AutocastOn() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    at::autocast::set_autocast_cache_enabled(true);
     at::autocast::set_autocast_enabled(at::kCPU, false);
   }
 };
