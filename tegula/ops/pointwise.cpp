@@ -1,10 +1,26 @@
 // Pointwise ops: every dim may be cut.
 //
 // A trait is claimed only where it holds for all numbers: sqrt and log are increasing, but a part
-// that is negative gives NaN although the greatest part is not.
+// that is negative gives NaN although the greatest part is not; rsub's direction is the sign of alpha.
 #include "tegula/ops/families.h"
 
+#include "tegula/rules/signatures.h"
+
 namespace tegula::families {
+namespace {
+
+// Linear in what is copied, unless the conversion drops fractions.
+std::optional<Signature> copy(const OpSchema& schema) {
+  static constexpr RuleText text = "~... * ... -> ...";
+  std::optional<Signature> signature = signature_of(text.form(), schema);
+  if (signature && signature->operands.size() == 2) {
+    signature->operands[1].is_linear =
+        converts_linearly(schema.spec(1).meta().dtype(), schema.spec(0).meta().dtype());
+  }
+  return signature;
+}
+
+}  // namespace
 
 void add_pointwise(RuleTable& rules) {
   rules.add_all({"zero", "mul.Scalar", "div.Scalar"}, "... -> ...");
@@ -16,13 +32,13 @@ void add_pointwise(RuleTable& rules) {
   rules.add("addcmul", "... + ... * ... -> ...");
   rules.add("addcdiv", "... + ... * ~... -> ...");
   rules.add("where.self", "~... * ... + ... -> ...");
-  rules.add("copy", "~... * ... -> ...");
+  rules.add("copy", "~... * ... -> ...", copy);
 
   rules.add_all({"add.Scalar", "sub.Scalar", "exp", "exp2", "expm1", "relu", "sigmoid", "tanh", "erf",
              "atan", "asinh", "sinh", "floor", "ceil", "trunc", "round", "sign", "hardtanh",
              "relu6", "hardsigmoid", "softplus", "clamp", "clamp_min", "clamp_max"},
             "~... -> ...", Trait::Increasing);
-  rules.add_all({"rsub.Scalar", "erfc"}, "~... -> ...", Trait::Decreasing);
+  rules.add("erfc", "~... -> ...", Trait::Decreasing);
 
   rules.add_all({"abs", "sqrt", "rsqrt", "reciprocal", "log", "log2", "log10", "log1p", "sin", "cos",
              "tan", "asin", "acos", "cosh", "acosh", "atanh", "sinc", "sgn", "angle", "frac",
@@ -35,7 +51,7 @@ void add_pointwise(RuleTable& rules) {
              "fmod.Scalar", "floor_divide.Scalar", "div.Scalar_mode", "xlogy.Scalar_Other",
              "xlogy.Scalar_Self", "eq.Scalar", "ne.Scalar", "lt.Scalar", "le.Scalar", "gt.Scalar",
              "ge.Scalar", "bitwise_and.Scalar", "bitwise_or.Scalar", "bitwise_xor.Scalar",
-             "copysign.Scalar", "_conj_physical", "conj_physical"},
+             "copysign.Scalar", "rsub.Scalar", "_conj_physical", "conj_physical"},
             "~... -> ...");
 
   rules.add_all({"pow.Tensor_Tensor", "eq.Tensor", "ne.Tensor", "lt.Tensor", "le.Tensor", "gt.Tensor",
