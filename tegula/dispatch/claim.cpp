@@ -30,10 +30,18 @@ bool can_become(const at::Tensor& self, const at::Tensor& from) {
 // Compositions that make no tensors of their own and write nowhere: what they call meets the kernel
 // soon enough, and they are called often.
 bool needs_no_claim(const std::string& name) {
-  static const std::set<std::string> names = {
-      "aten::linear",     "aten::matmul",  "aten::layer_norm",         "aten::softmax.int",
-      "aten::log_softmax.int", "aten::reshape", "aten::flatten.using_ints", "aten::contiguous",
-      "aten::chunk",      "aten::narrow",  "aten::view_as",            "aten::expand_as"};
+  static const std::set<std::string> names = {"aten::linear",
+                                              "aten::matmul",
+                                              "aten::layer_norm",
+                                              "aten::softmax.int",
+                                              "aten::log_softmax.int",
+                                              "aten::reshape",
+                                              "aten::flatten.using_ints",
+                                              "aten::contiguous",
+                                              "aten::chunk",
+                                              "aten::narrow",
+                                              "aten::view_as",
+                                              "aten::expand_as"};
   return names.contains(name);
 }
 
@@ -127,13 +135,11 @@ class Claims {
                   torch::CppFunction::makeFromBoxedFunctor(std::make_unique<CompositeKernel>(op)));
       }
     } else if (const MakeUnboxed unboxed = unboxed_kernel(toString(name))) {
-      library(space, DispatchKey::PrivateUse3)
-          .impl(own_name.c_str(), unboxed(op, claimed_.size()));
+      library(space, DispatchKey::PrivateUse3).impl(own_name.c_str(), unboxed(op, claimed_.size()));
     } else {
       library(space, DispatchKey::PrivateUse3)
-          .impl(own_name.c_str(),
-                torch::CppFunction::makeFromBoxedFunctor(
-                    std::make_unique<Kernel>(op, claimed_.size())));
+          .impl(own_name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
+                                      std::make_unique<Kernel>(op, claimed_.size())));
     }
     claimed_.insert(toString(name));
   }

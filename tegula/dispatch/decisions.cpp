@@ -80,8 +80,8 @@ void CallKey::add_tensor(const at::Tensor& tensor) {
       return;
     }
     specs_.push_back(&payload->spec());
-    words_.push_back(tagged(
-        payload->spec().id(), payload->layout() == Payload::Layout::Regular ? kRegular : kOther));
+    words_.push_back(tagged(payload->spec().id(),
+                            payload->layout() == Payload::Layout::Regular ? kRegular : kOther));
     return;
   }
   if (impl->dim() != 0 || impl->layout() != c10::kStrided) {
@@ -181,8 +181,7 @@ void Decisions::remember(std::size_t op, const CallKey& key,
   const std::span<const std::uint64_t> words = key.words();
   Entry entry{std::move(decision), {}};
   for (const DTensorSpec* spec : key.specs()) entry.specs.push_back(*spec);
-  table.insert_or_assign(std::vector<std::uint64_t>(words.begin(), words.end()),
-                         std::move(entry));
+  table.insert_or_assign(std::vector<std::uint64_t>(words.begin(), words.end()), std::move(entry));
 }
 
 std::size_t Decisions::size() {

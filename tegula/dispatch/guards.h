@@ -24,11 +24,12 @@ class ImplicitReplication {
   static bool is_on();
 };
 
-// While it stands, an op that would move data unasked is a UsageError that names the op and the plan:
-// operands that would be redistributed by communication, or gathered because no rule covers the op.
-// What is asked for is not concerned: redistribute, full_tensor, item, and gradients on their way to
-// where their leaf is; nor is what an op has to exchange to give its result at all (the total of a
-// softmax along a dim that is cut). TEGULA_STRICT=1 in the environment does the same everywhere.
+// While it stands, an op that would move data unasked is a UsageError that names the op and the
+// plan: operands that would be redistributed by communication, or gathered because no rule covers
+// the op. What is asked for is not concerned: redistribute, full_tensor, item, and gradients on
+// their way to where their leaf is; nor is what an op has to exchange to give its result at all
+// (the total of a softmax along a dim that is cut). TEGULA_STRICT=1 in the environment does the
+// same everywhere.
 class StrictMode {
  public:
   StrictMode();

@@ -1,6 +1,6 @@
-// The idea: a known kind of call is carried out as decided before. For a new one: views and metadata
-// changes concern geometry only; some ops are made of others; a rule says how the op runs on tiles;
-// some ops fill tiles as they are; the rest takes the universal path.
+// The idea: a known kind of call is carried out as decided before. For a new one: views and
+// metadata changes concern geometry only; some ops are made of others; a rule says how the op runs
+// on tiles; some ops fill tiles as they are; the rest takes the universal path.
 #include "tegula/dispatch/kernel.h"
 
 #include <ATen/ATen.h>
@@ -315,8 +315,8 @@ void Kernel::run_new(const c10::OperatorHandle& op, const CallKey& key,
   };
   const auto remember = [&](Decision decision) {
     if (!key.is_known() || !call.mesh().coordinate_of(call.world().rank())) return;
-    call.world().part<Decisions>().remember(
-        index_, key, std::make_shared<const Decision>(std::move(decision)));
+    call.world().part<Decisions>().remember(index_, key,
+                                            std::make_shared<const Decision>(std::move(decision)));
   };
   if (!call.has_dtensors()) return give(run_without_dtensors(call));
   call.check_plain_tensors();

@@ -22,8 +22,8 @@ at::Tensor tile_at(const at::Tensor& tensor, const DTensorSpec& spec, const Worl
 }
 
 void check_indices(const at::Tensor& indices, std::int64_t extent, std::int64_t ignored) {
-  const at::Tensor is_bad = at::logical_and(
-      at::logical_or(indices.lt(0), indices.ge(extent)), indices.ne(ignored));
+  const at::Tensor is_bad =
+      at::logical_and(at::logical_or(indices.lt(0), indices.ge(extent)), indices.ne(ignored));
   if (!is_bad.any().item<bool>()) return;
   throw UsageError("a target is out of bounds")
       .fact("target", std::to_string(indices.masked_select(is_bad)[0].item<std::int64_t>()))
@@ -97,8 +97,9 @@ std::optional<at::Tensor> put_along_rows(const at::Tensor& values, const at::Ten
   const at::Tensor tile = payload->tile();
   at::Tensor put = at::zeros_like(tile);
   if (tile.size(1) > 0) {
-    put.scatter_(1, here->positions,
-                 mine.masked_fill(here->is_here.logical_not(), 0).unsqueeze(1).to(tile.scalar_type()));
+    put.scatter_(
+        1, here->positions,
+        mine.masked_fill(here->is_here.logical_not(), 0).unsqueeze(1).to(tile.scalar_type()));
   }
   return outer_tensor(put, spec, payload->world());
 }

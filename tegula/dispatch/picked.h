@@ -8,9 +8,9 @@
 
 namespace tegula {
 
-// table[row, index[row]] for each row, 0 where the index is `ignored`. Owes a sum over axes that cut
-// the rows' elements; cut as the rows are. None if the shards are not single runs of elements, or
-// the table owes something.
+// table[row, index[row]] for each row, 0 where the index is `ignored`. Owes a sum over axes that
+// cut the rows' elements; cut as the rows are. None if the shards are not single runs of elements,
+// or the table owes something.
 std::optional<at::Tensor> picked_along_rows(const at::Tensor& table, const at::Tensor& index,
                                             std::int64_t ignored);
 

@@ -41,8 +41,7 @@ MakeUnboxed unboxed_kernel(const std::string& name) {
       ops::_scaled_dot_product_flash_attention_for_cpu_backward,
       // views
       ops::view, ops::_unsafe_view, ops::transpose_int, ops::t, ops::permute, ops::detach,
-      ops::alias, ops::unsqueeze, ops::squeeze_dim, ops::expand, ops::slice_Tensor,
-      ops::select_int,
+      ops::alias, ops::unsqueeze, ops::squeeze_dim, ops::expand, ops::slice_Tensor, ops::select_int,
       // new
       ops::ones_like, ops::zeros_like,
       // lists

@@ -19,8 +19,8 @@ using PlainOp = std::function<std::vector<c10::IValue>()>;
 std::vector<c10::IValue> run_universal(
     const Call& call, const std::function<std::vector<c10::IValue>(const PlainOp&)>& around);
 
-// What the op gives on tensors of the whole's shapes, for a rank that has no data. UsageError if that
-// depends on the data.
+// What the op gives on tensors of the whole's shapes, for a rank that has no data. UsageError if
+// that depends on the data.
 std::vector<c10::IValue> imagined_results(const Call& call);
 
 // UsageError if a sparse, quantized or nested tensor is among the arguments.

@@ -468,9 +468,9 @@ std::vector<ViewResult> views_by_plan(const ViewPlan& plan, const Payload& self,
     } else {
       tile = made[result.call].toListRef()[static_cast<std::size_t>(result.member)].toTensor();
     }
-    results.push_back({c10::make_intrusive<Payload>(std::move(tile), result.spec, self.world(),
-                                                    result.layout),
-                       storage_offset + result.offset});
+    results.push_back(
+        {c10::make_intrusive<Payload>(std::move(tile), result.spec, self.world(), result.layout),
+         storage_offset + result.offset});
   }
   return results;
 }

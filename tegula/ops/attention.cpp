@@ -42,13 +42,15 @@ SignatureOf with_heads_inside(Direction direction, RuleText text) {
 }  // namespace
 
 void add_attention(RuleTable& rules) {
-  rules.add("_scaled_dot_product_flash_attention_for_cpu", "bhqd, bhkd, bhke -> bhqe, bhq",
-            with_heads_inside(Direction::Forward, "~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!k! -> bhqe, bhq"),
-            "f32[4, 6, 8, 2], f32[4, 6, 10, 2], f32[4, 6, 10, 2], dropout_p=0, is_causal=false");
+  rules.add(
+      "_scaled_dot_product_flash_attention_for_cpu", "bhqd, bhkd, bhke -> bhqe, bhq",
+      with_heads_inside(Direction::Forward, "~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!k! -> bhqe, bhq"),
+      "f32[4, 6, 8, 2], f32[4, 6, 10, 2], f32[4, 6, 10, 2], dropout_p=0, is_causal=false");
   rules.add(
       "_scaled_dot_product_flash_attention_for_cpu_backward",
       "bhqe, bhqd, bhkd, bhke, bhqe, bhq -> bhqd, bhkd, bhke",
-      with_heads_inside(Direction::Backward, "~bhq!e!, ~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!e!, ~bhq!, ~bhq!k! -> "
+      with_heads_inside(Direction::Backward,
+                        "~bhq!e!, ~bhq!d!, ~bhk!d!, ~bhk!e!, ~bhq!e!, ~bhq!, ~bhq!k! -> "
                         "bhqd, bhkd, bhke"),
       "f32[4, 6, 8, 2], f32[4, 6, 8, 2], f32[4, 6, 10, 2], f32[4, 6, 10, 2], f32[4, 6, 8, 2], "
       "f32[4, 6, 8], dropout_p=0, is_causal=false");

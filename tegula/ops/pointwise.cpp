@@ -5,7 +5,23 @@
 // sign of its alpha.
 #include "tegula/ops/families.h"
 
+#include "tegula/rules/signatures.h"
+
 namespace tegula::families {
+namespace {
+
+// Linear in what is copied, unless the conversion drops fractions.
+std::optional<Signature> copy(const OpSchema& schema) {
+  static constexpr RuleText text = "~... * ... -> ...";
+  std::optional<Signature> signature = signature_of(text.form(), schema);
+  if (signature && signature->operands.size() == 2) {
+    signature->operands[1].is_linear =
+        converts_linearly(schema.spec(1).meta().dtype(), schema.spec(0).meta().dtype());
+  }
+  return signature;
+}
+
+}  // namespace
 
 void add_pointwise(RuleTable& rules) {
   rules.add_all("zero mul.Scalar div.Scalar", "... -> ...");
@@ -17,7 +33,7 @@ void add_pointwise(RuleTable& rules) {
   rules.add("addcmul", "... + ... * ... -> ...");
   rules.add("addcdiv", "... + ... * ~... -> ...");
   rules.add("where.self", "~... * ... + ... -> ...");
-  rules.add("copy", "~... * ... -> ...");
+  rules.add("copy", "~... * ... -> ...", copy, "f32[8, 6], f32[8, 6]");
 
   rules.add_all(
       "add.Scalar sub.Scalar exp exp2 expm1 relu sigmoid tanh erf atan asinh sinh "

@@ -2,6 +2,17 @@
 #include "tegula/ops/families.h"
 
 namespace tegula::families {
+namespace {
+
+// libtorch does not broadcast the summand if the matrix has no elements.
+std::optional<Signature> matrix_times_vector_plus(const OpSchema& schema) {
+  static constexpr RuleText text = "m + mk * k -> m";
+  std::optional<Signature> signature = signature_of(text.form(), schema);
+  if (signature) signature->needs_elements = true;
+  return signature;
+}
+
+}  // namespace
 
 void add_products(RuleTable& rules) {
   rules.add("mm", "mk * kn -> mn");
@@ -9,7 +20,7 @@ void add_products(RuleTable& rules) {
   rules.add("mv", "mk * k -> m");
   rules.add_all("dot vdot", "k * k -> ()");
   rules.add("addmm", "mn + mk * kn -> mn");
-  rules.add("addmv", "m + mk * k -> m");
+  rules.add("addmv", "m + mk * k -> m", matrix_times_vector_plus);
   rules.add("addr", "mn + m * n -> mn");
   rules.add("addbmm", "mn + bmk * bkn -> mn");
   rules.add("baddbmm", "bmn + bmk * bkn -> bmn");

@@ -29,8 +29,8 @@ void add_reductions(RuleTable& rules) {
   const char* const over_dims = "f32[8, 6], dim=[1]";
   const char* const gradient = "f32[8, 6], f32[8, 6], dim=1";
 
-  rules.add("sum", "sum of all", reduction_of_all(sum), self);
-  rules.add("sum.dim_IntList", "sum over dims", reduction(sum), over_dims);
+  rules.add("sum", "sum of all", with_result_type(1, reduction_of_all(sum)), self);
+  rules.add("sum.dim_IntList", "sum over dims", with_result_type(3, reduction(sum)), over_dims);
   rules.add("prod", "product of all", reduction_of_all(product), self);
   rules.add("prod.dim_int", "product over a dim", reduction(product), over_dim);
   rules.add("amax", "maximum over dims", reduction(max), over_dims);
@@ -55,11 +55,12 @@ void add_reductions(RuleTable& rules) {
   rules.add("linalg_vector_norm", "within dims", reduction_within(after_order),
             "f32[8, 6], ord=2, dim=[1]");
 
-  rules.add("cumsum", "sum along a dim", along_dim(1, "... -> ..."), over_dim);
+  rules.add("cumsum", "sum along a dim", with_result_type(2, along_dim(1, "... -> ...")), over_dim);
   for (const char* op : {"cumprod", "logcumsumexp", "_softmax", "_log_softmax"}) {
     rules.add(op, "within a dim", along_dim(1, "~... -> ..."), over_dim);
   }
-  rules.add("sort", "within a dim", along_dim(1, "~... -> ..., ...", ResultLayout::LikeOperands), over_dim);
+  rules.add("sort", "within a dim", along_dim(1, "~... -> ..., ...", ResultLayout::LikeOperands),
+            over_dim);
   rules.add("_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."), gradient);
   rules.add("_log_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."),
             gradient);

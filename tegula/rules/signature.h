@@ -71,7 +71,7 @@ struct Signature {
   ReduceOp over = ReduceOp::Sum;  // how parts combine when a factor that a result lacks is cut
   Trait trait = Trait::None;
   bool needs_elements = false;  // the op fails on a shard without elements of a cut factor
-  bool reads_values = true;  // false: results depend on the operands' shapes alone
+  bool reads_values = true;     // false: results depend on the operands' shapes alone
   // A factor that the values of another operand are indices into: where it is cut, the local call
   // looks up what its shard has, and the results are MaskPartial.
   Factor looked_up = kNoFactor;

@@ -15,6 +15,11 @@ Term own_factors(Signature& signature, const Shape& shape) {
   return term;
 }
 
+bool is_integral(DType dtype) {
+  const std::string_view name = name_of(dtype);
+  return name.starts_with('i') || name.starts_with('u') || dtype == DType::Bool;
+}
+
 std::vector<bool> reduced_dims(const OpSchema& schema, const ReductionForm& form,
                                std::size_t dims) {
   std::vector<bool> reduced(dims, false);
@@ -107,6 +112,25 @@ SignatureOf along_dim(std::size_t dim, RuleText text, ResultLayout layout) {
         wrapped_dim(schema.integer(dim), static_cast<std::size_t>(schema.spec(0).ndim()));
     const Factor factor = signature->operands.front().term.factors[along];
     if (factor != kNoFactor) signature->is_whole[static_cast<std::size_t>(factor)] = true;
+    return signature;
+  };
+}
+
+bool converts_linearly(DType from, DType to) {
+  if (to == DType::Bool) return from == DType::Bool;
+  return !is_integral(to) || is_integral(from);
+}
+
+SignatureOf with_result_type(std::size_t dtype, SignatureOf rule) {
+  return [dtype, rule = std::move(rule)](const OpSchema& schema) -> std::optional<Signature> {
+    std::optional<Signature> signature = rule(schema);
+    if (!signature || schema.is_none(dtype)) return signature;
+    const auto type = static_cast<DType>(schema.integer(dtype));
+    for (std::size_t k = 0; k < signature->operands.size(); ++k) {
+      Operand& operand = signature->operands[k];
+      operand.is_linear =
+          operand.is_linear && converts_linearly(schema.spec(k).meta().dtype(), type);
+    }
     return signature;
   };
 }

@@ -28,6 +28,11 @@ SignatureOf reduction_within(ReductionForm form);
 // All tensors have one shape; the dim that argument `dim` names must stay whole.
 SignatureOf along_dim(std::size_t dim, RuleText text, ResultLayout layout = ResultLayout::RowMajor);
 
+// The rule, but that no sum passes where the element type at argument `dtype` drops fractions.
+SignatureOf with_result_type(std::size_t dtype, SignatureOf rule);
+// Whether a sum of elements can be converted summand by summand.
+bool converts_linearly(DType from, DType to);
+
 // The tensors of the list at argument 0, joined along the dim at `dim`.
 SignatureOf concatenation(std::size_t dim);
 // ... as slices of a new dim.

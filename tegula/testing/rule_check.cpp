@@ -165,8 +165,9 @@ std::vector<std::string> unforeseen_strides(const RuleTable& rules, const Sample
   std::vector<std::string> texts;
   for (std::size_t r = 0; signature && r < call.returned_count(); ++r) {
     const at::Tensor& result = call.results()[r];
-    if (!result.defined()) continue;
+    if (!result.defined() || r >= signature->results.size()) continue;
     const Shape foreseen = result_stride(signature->results[r], *signature, call.schema());
+    if (foreseen.size() != static_cast<std::size_t>(result.dim())) continue;  // a fault by itself
     for (std::int64_t dim = 0; dim < result.dim(); ++dim) {
       if (result.size(dim) == 1 || result.stride(dim) == foreseen[static_cast<std::size_t>(dim)]) {
         continue;

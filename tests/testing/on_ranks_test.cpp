@@ -160,6 +160,8 @@ TEST_P(OnRanks, OpsWithRulesGiveWhatPlainOnesGive) {
   expect_all_as_plain(GetParam(), rule_samples());
 }
 
+TEST_P(OnRanks, EdgesGiveWhatPlainOnesGive) { expect_all_as_plain(GetParam(), edge_samples()); }
+
 TEST_P(OnRanks, OtherFormsGiveWhatPlainOnesGive) {
   expect_all_as_plain(GetParam(), other_form_samples());
 }

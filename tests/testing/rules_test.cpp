@@ -28,9 +28,11 @@ TEST(Rules, EveryRuleHasASample) {
 class RanksOfAnAxis : public testing::TestWithParam<int> {};
 
 TEST_P(RanksOfAnAxis, GiveWhatTheRulesSay) {
-  for (const Sample& sample : rule_samples()) {
-    for (const std::string& fault : faults_of_rule(rule_table(), sample, GetParam())) {
-      ADD_FAILURE() << fault;
+  for (const auto& samples : {rule_samples(), edge_samples()}) {
+    for (const Sample& sample : samples) {
+      for (const std::string& fault : faults_of_rule(rule_table(), sample, GetParam())) {
+        ADD_FAILURE() << fault;
+      }
     }
   }
 }
@@ -38,9 +40,11 @@ TEST_P(RanksOfAnAxis, GiveWhatTheRulesSay) {
 INSTANTIATE_TEST_SUITE_P(Rules, RanksOfAnAxis, testing::Values(1, 2, 3, 4));
 
 TEST(Rules, StridesThatRulesDoNotForesee) {
-  for (const Sample& sample : rule_samples()) {
-    for (const std::string& text : unforeseen_strides(rule_table(), sample)) {
-      std::cout << text << "\n";
+  for (const auto& samples : {rule_samples(), edge_samples()}) {
+    for (const Sample& sample : samples) {
+      for (const std::string& text : unforeseen_strides(rule_table(), sample)) {
+        std::cout << text << "\n";
+      }
     }
   }
 }

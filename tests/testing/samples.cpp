@@ -292,6 +292,57 @@ void add_fused(Samples& samples) {
                                             ", 0.1, 0.01, 0.01, 1e-8, false"});
 }
 
+// Arguments and shapes at the edge of what a rule covers.
+Samples make_edge_samples() {
+  Samples samples;
+  add(samples, {"rsub.Scalar"}, {"f64[4, 6], 0.7, -1"});
+  add(samples, {"add.Scalar", "sub.Scalar"}, {"f64[4, 6], 0.7, -2"});
+  add(samples, {"softplus"}, {"f64[4, 6], -1.5, 1"});
+  add(samples, {"clamp"}, {"f64[4, 6], 0.5, -0.5"});
+  add(samples, {"sum", "prod"}, {"f64[4, 6] in 0.5..3, dtype=i64"});
+  add(samples, {"sum.dim_IntList"}, {"f64[4, 6] in 0.5..3, [1], dtype=i64"});
+  add(samples, {"cumsum"}, {"f64[4, 6] in 0.5..3, 1, dtype=i64"});
+  add(samples, {"copy"}, {"i64[4, 6], f64[4, 6] in 0..9", "f64[4, 6], c128[4, 6]"});
+  add(samples, {"mul.Tensor", "div.Tensor", "add.Tensor"}, {"i64[4, 6], i64[4, 6] in 1..4"});
+  add(samples, {"mul.Scalar", "div.Scalar"}, {"i64[4, 6], 3"});
+  add(samples, {"amax", "amin", "nansum", "sum.dim_IntList"},
+      {"f64[4, 6], []", "f64[4, 6], [], keepdim=true", "f64[], [0]", "f64[1, 6], [0]"});
+  add(samples, {"any.dims", "all.dims"}, {"bool[], [0]"});
+  add(samples, {"linalg_vector_norm"}, {"f64[4, 6], 2, []", "f64[], 2, [0]"});
+  add(samples, {"argmax", "argmin"}, {"f64[4, 6], none, true", "f64[], 0"});
+  add(samples,
+      {"max.dim", "min.dim", "median.dim", "mode", "cumsum", "cumprod", "sort", "prod.dim_int",
+       "logcumsumexp"},
+      {"f64[], 0", "f64[], -1", "f64[4, 1], 1"});
+  add(samples, {"_softmax", "_log_softmax"}, {"f64[], 0, false", "f64[0, 6], 1, false"});
+  add(samples, {"exp", "sum", "prod", "neg"}, {"f64[0, 6]", "f64[4, 0]"});
+  add(samples, {"amax", "sum.dim_IntList"}, {"f64[0, 6], [1]", "f64[6, 3, 0], [1]"});
+  add(samples, {"add.Tensor"},
+      {"f64[0, 6], f64[1, 6]", "f64[1, 6], f64[1, 1]",
+       "f64[2, 3, 4, 5] strides [60, 1, 15, 3], f64[3, 1, 1]"});
+  add(samples, {"mm"}, {"f64[4, 0], f64[0, 5]", "f64[0, 6], f64[6, 5]", "f64[1, 1], f64[1, 1]"});
+  add(samples, {"bmm"}, {"f64[3, 4, 6] strides [24, 1, 4], f64[3, 6, 5] strides [30, 1, 6]"});
+  add(samples, {"addmm"},
+      {"f64[1, 5], f64[4, 6], f64[6, 5]", "f64[1, 1], f64[4, 6], f64[6, 5]",
+       "f64[4, 5], f64[4, 6], f64[6, 5], beta=0", "i64[4, 5], i64[4, 6], i64[6, 5]"});
+  add(samples, {"addmv"}, {"f64[1], f64[4, 6], f64[6]", "f64[], f64[4, 6], f64[6]"});
+  add(samples, {"addbmm"}, {"f64[5], f64[3, 4, 6], f64[3, 6, 5]"});
+  add(samples, {"native_layer_norm"},
+      {"f64[4, 6] strides [1, 4], [6], f64[6], none, 1e-5", "f64[6], [6], f64[6], f64[6], 1e-5",
+       "f64[0, 6], [6], f64[6], f64[6], 1e-5"});
+  add(samples, {"_scaled_dot_product_flash_attention_for_cpu"},
+      {"f64[3, 4, 5, 8], f64[3, 4, 6, 8], f64[3, 4, 6, 8], attn_mask=f64[3, 1, 5, 6]",
+       "f64[1, 4, 5, 8], f64[1, 4, 6, 8], f64[1, 4, 6, 8], attn_mask=f64[1, 1, 5, 6]"});
+  add(samples, {"cat"}, {"{f64[4, 0], f64[4, 3]}, 1", "{f64[4, 6], i64[4, 6]}", "{f64[4, 6]}"});
+  add(samples, {"slice_backward"}, {"f64[4, 6], [4, 6], -1, 0, 9223372036854775807, 1"});
+  add(samples, {"select_backward"}, {"f64[], [4], 0, -1"});
+  add(samples, {"masked_fill.Scalar"}, {"f64[6], bool[4, 6], 0.7"});
+  add(samples, {"where.self"}, {"bool[4, 1], i64[4, 6], f64[1, 6]", "bool[], f64[4, 6], f64[6]"});
+  add(samples, {"lerp.Scalar"}, {"f64[4, 6], f64[6], 0.3"});
+  add(samples, {"embedding"}, {"f64[7, 5], i32[4, 3] in 0..6", "f64[1, 5], i64[4] in 0..0"});
+  return samples;
+}
+
 Samples make_rule_samples() {
   Samples samples;
   add_unary(samples);
@@ -317,8 +368,15 @@ const std::vector<Sample>& rule_samples() {
   return samples;
 }
 
+const std::vector<Sample>& edge_samples() {
+  static const Samples samples = make_edge_samples();
+  return samples;
+}
+
 const std::vector<Sample>& other_form_samples() {
   static const Samples samples = {
+      {"any.dims", "bool[4, 6], []"},
+      {"all.dims", "bool[4, 6], []"},
       {"add_.Tensor", "f64[4, 6], f64[6], alpha=2"},
       {"mul_.Tensor", "f64[4, 6], f64[4, 6]"},
       {"div_.Scalar", "f64[4, 6], 3"},

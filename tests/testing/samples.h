@@ -10,7 +10,12 @@ namespace tegula {
 // At least one per rule, more where arguments matter. All give a new tensor.
 const std::vector<Sample>& rule_samples();
 
-// Forms that follow the rule of another op: in place, out=, over lists, fused.
+// Arguments and shapes at the edge of what rules cover: dims of one element or none, no dims, empty
+// lists, unusual numbers. Too special to say which moves are right in general.
+const std::vector<Sample>& edge_samples();
+
+// Forms that follow the rule of another op: in place, out=, over lists, fused; and
+// calls that their own rule does not cover.
 const std::vector<Sample>& other_form_samples();
 
 }  // namespace tegula
