@@ -26,9 +26,9 @@ struct RuleForm {
   static constexpr std::size_t kMostLetters = 8;
 
   struct Term {
-    bool spreads = false;     // begins with ...
-    bool is_linear = true;    // not marked ~
-    std::size_t product = 0;  // which term of the sum it is a factor of
+    bool spreads = false;        // begins with ...
+    bool is_linear = true;       // not marked ~
+    std::size_t product = 0;     // which term of the sum it is a factor of
     bool is_multiplied = false;  // a * stands beside it
     std::size_t count = 0;
     std::array<char, kMostLetters> letters{};  // '1': one element
