@@ -61,6 +61,15 @@ TEST(Regressions, AnExpandedTensorThatWasRedistributedCanBeFlattened) {
   });
 }
 
+TEST(Regressions, SoftmaxAlongACutDimWithoutElementsIsEmpty) {
+  run_ranks(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"a", 2}});
+    const at::Tensor x = distribute_tensor(at::zeros({5, 0}), mesh, {Shard(1)});
+    EXPECT_EQ(at::softmax(x, 1).sizes(), x.sizes());
+    EXPECT_EQ(at::log_softmax(x, -1).sizes(), x.sizes());
+  });
+}
+
 TEST(Regressions, ParanoidModeDoesNotReadWhatIsOverwritten) {
   const EnvironmentVariable checked("TEGULA_CHECK", "1");
   EXPECT_NO_THROW(run_ranks(2, [](World& world) {
