@@ -37,7 +37,7 @@ SignatureOf put_into_zeros(Part part) {
 }  // namespace
 
 void add_joins(RuleTable& rules) {
-  for (const char* op : {"ones_like", "zeros_like", "empty_like"}) {
+  for (const char* op : {"ones_like", "zeros_like"}) {
     rules.add(op, "a new tensor like self", like_self(1),
               "f32[8, 6], dtype=none, layout=none, device=none, pin_memory=none, "
               "memory_format=none");

@@ -268,6 +268,8 @@ void add_attention(Samples& samples) {
 }
 
 void add_joins(Samples& samples) {
+  add(samples, {"ones_like", "zeros_like"}, {"f64[4, 6]", "f64[4, 6, 2]"});
+  add(samples, {"full_like"}, {"f64[4, 6], 2"});
   add(samples, {"cat"},
       {"{f64[4, 6], f64[4, 3]}, 1", "{f64[4, 6], f64[2, 6], f64[3, 6]}, -2",
        "{f64[4, 6] strides [1, 4], f64[4, 6] strides [1, 4]}, 0", "{f64[4, 6], f32[4, 6]}"});
