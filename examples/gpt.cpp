@@ -43,12 +43,6 @@ Placements placed(const std::string& name) {
 // Every rank has read the same text: nothing is sent.
 const DistributeOptions kEverywhereAlike{.source = std::nullopt, .order = {}};
 
-// SWITCH: until tegula/comm/comm_log.h is there; then this goes and that is included.
-struct CommLog {
-  explicit CommLog(const World&) {}
-  double seconds() const { return 0; }
-};
-
 // One way to train, on plain tensors and on distributed ones.
 class Training {
  public:

@@ -15,6 +15,7 @@
 //   tensor/dtensor.h       the distributed tensor: distribute, redistribute, local and whole
 //   tensor/factories.h     distributed tensors from nothing
 //   tensor/module.h        whole modules
+//   dispatch/calibrate.h   the cost model of this machine, measured
 //   dispatch/guards.h      scoped switches
 //   dispatch/random.h      seeds
 #pragma once
@@ -24,6 +25,7 @@
 #include "tegula/comm/comm_log.h"
 #include "tegula/comm/world.h"
 #include "tegula/core.h"
+#include "tegula/dispatch/calibrate.h"
 #include "tegula/dispatch/guards.h"
 #include "tegula/dispatch/random.h"
 #include "tegula/tensor/dtensor.h"

@@ -199,12 +199,18 @@ struct Operand {
   at::Tensor data;
 };
 
+// What was computed from an operand that may have gaps is laid out without them.
+at::Tensor outer_result(const at::Tensor& tile, const DTensorSpec& spec, const Self& self) {
+  return outer_tensor(self.at() ? in_tile_layout(tile, spec, *self.at()) : no_tile(spec), spec,
+                      self.world());
+}
+
 Results bernoulli(const Self& self) {
   const Operand p(self);
   const Draw draw = self.draw();
   const at::Tensor tile = at::empty_like(p.data);
   if (self.at()) fill_bernoulli(tile, p.spec, *self.at(), p.data, draw);
-  return {{outer_tensor(tile, p.spec.with_meta(meta_of(self.outer)), self.world())}};
+  return {{outer_result(tile, p.spec.with_meta(dense(meta_of(self.outer))), self)}};
 }
 
 Results bernoulli_with_p(const Self& self) { return drawn_like(self, Bernoulli{self.number(1)}); }
@@ -230,8 +236,9 @@ Results dropout(const Self& self) {
   const Operand input(self);
   const bool drops = train.isNone() || train.toBool();
   const Draw draw = self.draw();
-  const DTensorSpec mask_spec = input.spec.with_meta(
-      TensorMeta(input.spec.shape(), input.spec.meta().stride(), dtype_of(at::kBool)));
+  const DTensorSpec spec = input.spec.with_meta(dense(input.spec.meta()));
+  const DTensorSpec mask_spec =
+      spec.with_meta(TensorMeta(spec.shape(), spec.meta().stride(), dtype_of(at::kBool)));
   const at::Tensor mask = at::empty_like(input.data, at::TensorOptions(at::kBool));
   if (!drops) {
     mask.fill_(true);
@@ -240,8 +247,7 @@ Results dropout(const Self& self) {
   }
   const double scale = !drops ? 1 : (p == 1 ? 0 : 1 / (1 - p));
   const at::Tensor output = input.data * mask * scale;
-  return {{outer_tensor(output, input.spec, self.world()),
-           outer_tensor(mask, mask_spec, self.world())}};
+  return {{outer_result(output, spec, self), outer_result(mask, mask_spec, self)}};
 }
 
 using InTiles = Results (*)(const Self&);

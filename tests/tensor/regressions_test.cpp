@@ -70,6 +70,20 @@ TEST(Regressions, SoftmaxAlongACutDimWithoutElementsIsEmpty) {
   });
 }
 
+TEST(Regressions, DropoutOfAViewWithGapsHasNone) {
+  run_ranks(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"a", 2}});
+    const at::Tensor x = distribute_tensor(numbers({4, 6}), mesh, {Replicate()});
+    const at::Tensor view = x.slice(1, 0, 3);  // rows lie 6 apart
+    for (const at::Tensor& result : {std::get<0>(at::native_dropout(view, 0.5, true)),
+                                     std::get<1>(at::native_dropout(view, 0.5, true)),
+                                     at::bernoulli(view.abs().clamp(0, 1))}) {
+      EXPECT_TRUE(result.is_contiguous());
+      expect_same(result.as_strided({2}, {1}, 3), full_tensor(result)[1].slice(0, 0, 2));
+    }
+  });
+}
+
 TEST(Regressions, ParanoidModeDoesNotReadWhatIsOverwritten) {
   const EnvironmentVariable checked("TEGULA_CHECK", "1");
   EXPECT_NO_THROW(run_ranks(2, [](World& world) {
