@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   std::vector<std::string> files;
   gpt::Shape shape;
-  std::int64_t steps = 300, batch = 16, checked = 20, sample = 200;
+  std::int64_t steps = 1500, batch = 16, checked = 100, sample = 300;
   double rate = 2e-3, tolerance = 1e-4;
   std::uint64_t seed = 1;
 };
