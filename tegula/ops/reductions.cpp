@@ -6,7 +6,7 @@ namespace tegula::families {
 namespace {
 
 // For ops that reduce nothing, instead of everything, if the list of dims is empty.
-SignatureOf unless_list_is_empty(SignatureOf signature_of) {
+SignatureOf unless_list_is_empty(const SignatureOf& signature_of) {
   return [signature_of](const OpSchema& schema) -> std::optional<Signature> {
     const Ints* dims = std::get_if<Ints>(&schema.arguments[1]);
     if (dims != nullptr && dims->empty()) return std::nullopt;
