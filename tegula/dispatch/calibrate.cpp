@@ -14,6 +14,7 @@
 #include <functional>
 #include <sstream>
 
+#include "tegula/dispatch/decisions.h"
 #include "tegula/dispatch/local_call.h"
 #include "tegula/plan/redistribute_planner.h"
 
@@ -182,6 +183,7 @@ CostModel use_measured_costs(const World& world, const DeviceMesh& mesh) {
   }
   const CostModel model = model_of(figures, mesh);
   world.part<RedistributePlanner>().set_cost_model(model);
+  world.part<Decisions>().forget();
   return model;
 }
 

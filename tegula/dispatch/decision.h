@@ -40,10 +40,7 @@ struct OnTiles {
   bool communicates = false;
 };
 
-// No rule: whole operands on every rank.
-struct Universal {};
-
-using Decision = std::variant<OnTiles, ViewPlan, Universal>;
+using Decision = std::variant<OnTiles, ViewPlan>;
 
 // How the call is carried out on tiles, but for the results, whose element types the op decides.
 struct Draft {

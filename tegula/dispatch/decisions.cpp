@@ -184,6 +184,11 @@ void Decisions::remember(std::size_t op, const CallKey& key,
   table.insert_or_assign(std::vector<std::uint64_t>(words.begin(), words.end()), std::move(entry));
 }
 
+void Decisions::forget() {
+  const std::lock_guard lock(mutex_);
+  tables_.clear();
+}
+
 std::size_t Decisions::size() {
   const std::lock_guard lock(mutex_);
   std::size_t count = 0;

@@ -61,7 +61,9 @@ class Decisions {
   // `op` counts operators (Kernel::index). Null if there is none, or a rule was added since.
   std::shared_ptr<const Decision> find(std::size_t op, const CallKey& key);
   void remember(std::size_t op, const CallKey& key, std::shared_ptr<const Decision> decision);
-  // All that are remembered.
+  // All of them: what they were decided by (the cost model) is no more.
+  void forget();
+  // How many are remembered.
   std::size_t size();
 
  private:
