@@ -189,11 +189,4 @@ void Decisions::forget() {
   tables_.clear();
 }
 
-std::size_t Decisions::size() {
-  const std::lock_guard lock(mutex_);
-  std::size_t count = 0;
-  for (const Table& table : tables_) count += table.size();
-  return count;
-}
-
 }  // namespace tegula

@@ -63,8 +63,6 @@ class Decisions {
   void remember(std::size_t op, const CallKey& key, std::shared_ptr<const Decision> decision);
   // All of them: what they were decided by (the cost model) is no more.
   void forget();
-  // How many are remembered.
-  std::size_t size();
 
  private:
   struct Hash {

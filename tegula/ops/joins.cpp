@@ -5,8 +5,8 @@
 namespace tegula::families {
 namespace {
 
-// A gradient of a part of a dim, put into zeros of the whole: other dims may be cut. `part_has_dim`
-// is how slices differ from single elements.
+// A gradient of a part of a dim, put into zeros of the whole: other dims may be cut. A slice has
+// the dim, a single element has not.
 enum class Part { Slice, Element };
 
 SignatureOf put_into_zeros(Part part) {

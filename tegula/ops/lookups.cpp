@@ -1,15 +1,9 @@
 // Looking rows up by index: embeddings, and the loss that picks one class per row.
 #include "tegula/ops/families.h"
+#include "tegula/rules/signatures.h"
 
 namespace tegula::families {
 namespace {
-
-Term own_factors(Signature& signature, const Shape& shape) {
-  Term term;
-  term.sizes = shape;
-  for (std::int64_t size : shape) term.factors.push_back(signature.add_factor(size));
-  return term;
-}
 
 // (weight [v, d], indices) -> [indices..., d]. Where v is cut, each rank looks up what it has.
 std::optional<Signature> embedding(const OpSchema& schema) {
@@ -50,16 +44,7 @@ enum Reduction : std::int64_t { kNone = 0, kMean = 1, kSum = 2 };
 bool fits(const OpSchema& schema, std::size_t self, std::size_t weight) {
   const Shape& shape = schema.spec(self).shape();
   if (shape.size() != 2 || schema.spec(self + 1).shape() != Shape{shape[0]}) return false;
-  if (schema.is_none(weight) || !schema.has(schema.tensor(weight))) return true;
-  return schema.spec(schema.tensor(weight)).shape() == Shape{shape[1]};
-}
-
-// The classes' weights, if that argument is there at all.
-void add_weight(Signature& signature, const OpSchema& schema, std::size_t weight,
-                const Term& classes) {
-  if (schema.is_none(weight)) return;
-  const bool is_given = schema.has(schema.tensor(weight));
-  signature.operands.push_back({is_given ? classes : Term{}, false, 0, is_given});
+  return has_shape_if_given(schema, weight, {shape[1]});
 }
 
 // (self [n, c], target [n], weight [c]?, reduction, ignore_index) -> loss, total weight. The mean
@@ -73,7 +58,7 @@ std::optional<Signature> nll_loss(const OpSchema& schema) {
   signature.is_whole[1] = true;
   signature.is_whole[0] = reduction == kMean;
   signature.operands = {{self}, {rows}};
-  add_weight(signature, schema, 2, {{self.factors[1]}, {self.sizes[1]}});
+  add_optional_operand(signature, schema, 2, {{self.factors[1]}, {self.sizes[1]}});
   signature.results = {{reduction == kNone ? rows : Term{}}, {Term{}}};
   return signature;
 }
@@ -86,7 +71,7 @@ std::optional<Signature> nll_loss_backward(const OpSchema& schema) {
   const Term rows{{self.factors[0]}, {self.sizes[0]}};
   signature.is_whole[1] = true;
   signature.operands = {{schema.integer(4) == kNone ? rows : Term{}, true}, {self}, {rows}};
-  add_weight(signature, schema, 3, {{self.factors[1]}, {self.sizes[1]}});
+  add_optional_operand(signature, schema, 3, {{self.factors[1]}, {self.sizes[1]}});
   signature.operands.push_back({Term{}});
   signature.results = {{self}};
   return signature;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tegula/ops/families.h"
+#include "tegula/rules/signatures.h"
 
 namespace tegula::families {
 namespace {
@@ -29,27 +30,15 @@ Dims number_dims(Signature& signature, const Shape& shape, std::size_t normalize
   return dims;
 }
 
-void add_operand(Signature& signature, const OpSchema& schema, std::size_t argument,
-                 const Term& term) {
-  if (schema.is_none(argument)) return;
-  const bool is_given = schema.has(schema.tensor(argument));
-  signature.operands.push_back({is_given ? term : Term{}, false, 0, is_given});
-}
-
-bool has_shape(const OpSchema& schema, std::size_t argument, const Shape& shape) {
-  if (schema.is_none(argument)) return true;
-  const std::size_t tensor = schema.tensor(argument);
-  return !schema.has(tensor) || schema.spec(tensor).shape() == shape;
-}
-
 // What is normalized are the last dims of self, and weights have just these.
 bool fits(const OpSchema& schema, std::size_t self, const std::vector<std::size_t>& weights) {
   const Shape& shape = schema.spec(self).shape();
   const Ints& normalized = schema.ints(self + 1);
   if (normalized.empty() || shape.size() < normalized.size()) return false;
   if (!std::equal(normalized.rbegin(), normalized.rend(), shape.rbegin())) return false;
-  return std::all_of(weights.begin(), weights.end(),
-                     [&](std::size_t argument) { return has_shape(schema, argument, normalized); });
+  return std::all_of(weights.begin(), weights.end(), [&](std::size_t argument) {
+    return has_shape_if_given(schema, argument, normalized);
+  });
 }
 
 // (input, normalized_shape, weight?, bias?, eps) -> output, mean, rstd
@@ -58,8 +47,8 @@ std::optional<Signature> layer_norm(const OpSchema& schema) {
   Signature signature;
   const Dims dims = number_dims(signature, schema.spec(0).shape(), schema.ints(1).size());
   signature.operands.push_back({dims.all});
-  add_operand(signature, schema, 2, dims.normalized);
-  add_operand(signature, schema, 3, dims.normalized);
+  add_optional_operand(signature, schema, 2, dims.normalized);
+  add_optional_operand(signature, schema, 3, dims.normalized);
   signature.results = {{dims.all}, {dims.before}, {dims.before}};
   return signature;
 }
@@ -72,8 +61,8 @@ std::optional<Signature> layer_norm_backward(const OpSchema& schema) {
   Signature signature;
   const Dims dims = number_dims(signature, schema.spec(1).shape(), schema.ints(2).size());
   signature.operands = {{dims.all}, {dims.all}, {dims.before}, {dims.before}};
-  add_operand(signature, schema, 5, dims.normalized);
-  add_operand(signature, schema, 6, dims.normalized);
+  add_optional_operand(signature, schema, 5, dims.normalized);
+  add_optional_operand(signature, schema, 6, dims.normalized);
   signature.results = {{dims.all}, {dims.normalized}, {dims.normalized}};
   return signature;
 }
@@ -84,7 +73,7 @@ std::optional<Signature> rms_norm(const OpSchema& schema) {
   Signature signature;
   const Dims dims = number_dims(signature, schema.spec(0).shape(), schema.ints(1).size());
   signature.operands.push_back({dims.all});
-  add_operand(signature, schema, 2, dims.normalized);
+  add_optional_operand(signature, schema, 2, dims.normalized);
   signature.results = {{dims.all}, {dims.before}};
   return signature;
 }
@@ -97,7 +86,7 @@ std::optional<Signature> rms_norm_backward(const OpSchema& schema) {
   Signature signature;
   const Dims dims = number_dims(signature, schema.spec(1).shape(), schema.ints(2).size());
   signature.operands = {{dims.all}, {dims.all}, {dims.before}};
-  add_operand(signature, schema, 4, dims.normalized);
+  add_optional_operand(signature, schema, 4, dims.normalized);
   signature.results = {{dims.all}, {dims.normalized}};
   return signature;
 }

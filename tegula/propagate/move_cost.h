@@ -29,7 +29,7 @@ struct AxisLink {
 };
 
 // A tile of `bytes`. None where such a change is never made unasked: a debt is not made from data
-// that is whole (unless `may_owe`) or cut, nor one kind of debt from another.
+// that is whole (unless that is allowed) or cut, nor one kind of debt from another.
 enum class Owing { No, Allowed };
 std::optional<MoveCost> move_cost(const Placement& from, const Placement& to, std::int64_t bytes,
                                   const AxisLink& axis, Owing owing);

@@ -13,12 +13,6 @@
 namespace tegula {
 namespace {
 
-std::optional<std::int64_t> dim_of(const Term& term, Factor factor) {
-  const auto found = std::find(term.factors.begin(), term.factors.end(), factor);
-  if (found == term.factors.end()) return std::nullopt;
-  return found - term.factors.begin();
-}
-
 bool same_kind(const Placement& a, const Placement& b) {
   const Shard* cut_a = as_shard(a);
   const Shard* cut_b = as_shard(b);
@@ -89,7 +83,7 @@ class Choice {
     throw InternalError("a call without tensors has no mesh").fact("op", schema.op);
   }
 
-  // Of the largest tile, if the result were cut as the first operand is.
+  // Of the whole result, four to an element: its cuts and element type are not known yet.
   std::int64_t bytes_of(const Result& result) const {
     std::int64_t elements = 1;
     for (std::int64_t size : shape_of(result.term, signature_)) elements *= size;

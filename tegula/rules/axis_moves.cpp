@@ -11,13 +11,6 @@
 namespace tegula {
 namespace {
 
-std::optional<std::int64_t> dim_of(const Term& term, Factor factor) {
-  for (std::size_t dim = 0; dim < term.factors.size(); ++dim) {
-    if (term.factors[dim] == factor) return static_cast<std::int64_t>(dim);
-  }
-  return std::nullopt;
-}
-
 Placement cut_by(const Term& term, Factor factor, const Placement& otherwise) {
   const std::optional<std::int64_t> dim = dim_of(term, factor);
   return dim ? Placement(Shard(*dim)) : otherwise;

@@ -226,6 +226,12 @@ std::optional<Signature> signature_of(const RuleForm& form, const OpSchema& sche
   return signature;
 }
 
+std::optional<std::int64_t> dim_of(const Term& term, Factor factor) {
+  const auto found = std::find(term.factors.begin(), term.factors.end(), factor);
+  if (found == term.factors.end()) return std::nullopt;
+  return found - term.factors.begin();
+}
+
 Shape shape_of(const Term& term, const Signature& signature) {
   Shape shape = term.sizes;
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {

@@ -29,6 +29,9 @@ struct Term {
   bool operator==(const Term&) const = default;
 };
 
+// The dim that belongs to a factor, if the term has one.
+std::optional<std::int64_t> dim_of(const Term& term, Factor factor);
+
 // How a result lies in memory.
 enum class ResultLayout : std::uint8_t {
   RowMajor,

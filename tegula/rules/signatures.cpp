@@ -7,14 +7,6 @@
 namespace tegula {
 namespace {
 
-// One factor per dim of a shape.
-Term own_factors(Signature& signature, const Shape& shape) {
-  Term term;
-  term.sizes = shape;
-  for (std::int64_t size : shape) term.factors.push_back(signature.add_factor(size));
-  return term;
-}
-
 bool is_integral(DType dtype) {
   const std::string_view name = name_of(dtype);
   return name.starts_with('i') || name.starts_with('u') || dtype == DType::Bool;
@@ -59,6 +51,26 @@ Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
 enum MemoryFormat : std::int64_t { kContiguous = 0, kPreserve = 1 };
 
 }  // namespace
+
+Term own_factors(Signature& signature, const Shape& shape) {
+  Term term;
+  term.sizes = shape;
+  for (std::int64_t size : shape) term.factors.push_back(signature.add_factor(size));
+  return term;
+}
+
+void add_optional_operand(Signature& signature, const OpSchema& schema, std::size_t argument,
+                          const Term& term) {
+  if (schema.is_none(argument)) return;
+  const bool is_given = schema.has(schema.tensor(argument));
+  signature.operands.push_back({is_given ? term : Term{}, false, 0, is_given});
+}
+
+bool has_shape_if_given(const OpSchema& schema, std::size_t argument, const Shape& shape) {
+  if (schema.is_none(argument)) return true;
+  const std::size_t tensor = schema.tensor(argument);
+  return !schema.has(tensor) || schema.spec(tensor).shape() == shape;
+}
 
 std::size_t wrapped_dim(std::int64_t dim, std::size_t dims) {
   const auto count = static_cast<std::int64_t>(std::max<std::size_t>(dims, 1));

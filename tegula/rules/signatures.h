@@ -42,7 +42,20 @@ SignatureOf stacking(std::size_t dim);
 // type, layout, device, pinning, memory format) the first and the last may be given.
 SignatureOf like_self(std::size_t options);
 
-// The dim from `from`, counted through both ends; InternalError if there is none such.
+// Pieces of signatures
+// -----------------------------------------------------------------------------
+
+// A factor of its own for each dim of a shape.
+Term own_factors(Signature& signature, const Shape& shape);
+
+// The tensor at an argument that may be left out, as the next operand; nothing if there is none.
+void add_optional_operand(Signature& signature, const OpSchema& schema, std::size_t argument,
+                          const Term& term);
+// Whether it has this shape, if it is given.
+bool has_shape_if_given(const OpSchema& schema, std::size_t argument, const Shape& shape);
+
+// A dim counted through from the front; a negative one counts from the end. UsageError if there is
+// none such.
 std::size_t wrapped_dim(std::int64_t dim, std::size_t dims);
 
 }  // namespace tegula
