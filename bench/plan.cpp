@@ -1,5 +1,12 @@
 // Redistributions that have to rearrange several axes, planned for 2 to 4 ranks along each and for
-// 4,096 ranks in all, without a memory and with one; and what rules decide for a call.
+// 4,096 ranks in all, without a memory and with one; the pairs by chance that take longest; and
+// what rules decide for a call.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <optional>
+#include <random>
+
 #include "bench/google.h"
 #include "bench/groups.h"
 #include "tegula/ops/families.h"
@@ -31,19 +38,94 @@ const std::vector<Case> kCases = {
      "[S(1), R, S(0), S(2)]"},
 };
 
-void register_case(const Case& one) {
-  const DTensorSpec from = parse_spec(one.tensor + " as " + one.from);
-  const DTensorSpec to = parse_spec(one.tensor + " as " + one.to);
-  benchmark::RegisterBenchmark(one.name.c_str(), [from, to](State& state) {
+enum class Cuts { Even, Any };
+
+void register_pair(const std::string& name, const DTensorSpec& from, const DTensorSpec& to) {
+  benchmark::RegisterBenchmark(name.c_str(), [from, to](State& state) {
     for (auto _ : state) {
       RedistributePlanner planner;
       DoNotOptimize(planner.plan(from, to));
     }
   })->Unit(benchmark::kMicrosecond);
+}
+
+void register_case(const Case& one) {
+  const DTensorSpec from = parse_spec(one.tensor + " as " + one.from);
+  const DTensorSpec to = parse_spec(one.tensor + " as " + one.to);
+  register_pair(one.name, from, to);
   benchmark::RegisterBenchmark((one.name + " known").c_str(), [from, to](State& state) {
     RedistributePlanner planner;
     for (auto _ : state) DoNotOptimize(planner.plan(from, to));
   })->Unit(benchmark::kMicrosecond);
+}
+
+// Pairs over four axes by chance, the same in every run.
+class RandomPairs {
+ public:
+  explicit RandomPairs(Cuts cuts) : cuts_(cuts) {}
+
+  std::pair<DTensorSpec, DTensorSpec> next() {
+    std::vector<MeshAxis> axes;
+    for (const char* name : {"a", "b", "c", "d"}) axes.push_back({name, between(2, 4)});
+    Shape shape(static_cast<std::size_t>(between(2, 4)));
+    const bool is_large = between(0, 1) == 1;
+    for (std::int64_t& size : shape) size = is_large ? between(64, 1024) : between(4, 64);
+    const DeviceMesh mesh(axes);
+    const TensorMeta meta(shape, DType::F32);
+    return {spec(mesh, meta), spec(mesh, meta)};
+  }
+
+ private:
+  std::int64_t between(std::int64_t first, std::int64_t last) {
+    return first +
+           static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(last - first + 1));
+  }
+
+  // R, sums that are owed and shards, in any order; in blocks or even.
+  DTensorSpec spec(const DeviceMesh& mesh, const TensorMeta& meta) {
+    Placements placements;
+    for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) {
+      const std::int64_t dim = between(-2, meta.ndim() - 1);
+      const bool is_even = cuts_ == Cuts::Even || between(0, 1) == 0;
+      placements.push_back(dim == -2   ? Placement(Replicate())
+                           : dim == -1 ? Placement(Partial())
+                           : is_even   ? Placement(Shard(dim))
+                                       : Placement(Shard(dim, Cut::in_blocks(between(2, 20)))));
+    }
+    ShardOrder order = default_shard_order(placements);
+    for (ShardOrderEntry& entry : order)
+      std::shuffle(entry.axes.begin(), entry.axes.end(), engine_);
+    return {mesh, placements, order, meta};
+  }
+
+  Cuts cuts_;
+  std::mt19937_64 engine_{1};
+};
+
+double best_of_three_us(const DTensorSpec& from, const DTensorSpec& to) {
+  double best = std::numeric_limits<double>::max();
+  for (int round = 0; round < 3; ++round) {
+    RedistributePlanner planner;
+    const auto start = std::chrono::steady_clock::now();
+    DoNotOptimize(planner.plan(from, to));
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    best = std::min(best, took.count());
+  }
+  return best;
+}
+
+void register_worst(const std::string& name, Cuts cuts, int count) {
+  RandomPairs pairs(cuts);
+  std::optional<std::pair<DTensorSpec, DTensorSpec>> worst;
+  double longest = 0;
+  for (int round = 0; round < count; ++round) {
+    auto pair = pairs.next();
+    const double took = best_of_three_us(pair.first, pair.second);
+    if (worst && took <= longest) continue;
+    longest = took;
+    worst = std::move(pair);
+  }
+  register_pair(name + " worst of " + std::to_string(count), worst->first, worst->second);
 }
 
 // Two matrices, the first cut by turns along rows and columns, the second whole.
@@ -72,6 +154,8 @@ void register_decision(const std::string& op, std::size_t axes) {
 
 std::vector<Measurement> run_plan() {
   for (const Case& one : kCases) register_case(one);
+  register_worst("4 axes", Cuts::Even, 300);
+  register_worst("4 axes in blocks", Cuts::Any, 300);
   for (std::size_t axes : {1, 2, 4}) {
     register_decision("add.Tensor", axes);
     register_decision("mm", axes);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "tegula/base/error.h"
+#include "tegula/base/table.h"
+#include "tegula/base/text.h"
 #include "tegula/mesh/device_mesh.h"
 #include "tegula/mesh/layout.h"
 #include "tegula/ops/families.h"

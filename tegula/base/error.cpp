@@ -1,3 +1,4 @@
+// The message is composed anew whenever a fact or the hint is added, so that what() cannot fail.
 #include "tegula/base/error.h"
 
 #include <algorithm>

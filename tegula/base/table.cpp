@@ -1,3 +1,4 @@
+// Columns are as wide as their widest cell; nothing is printed before all rows are known.
 #include "tegula/base/table.h"
 
 #include <algorithm>
@@ -37,6 +38,17 @@ void Table::print(std::ostream& out) const {
     }
     out << line.erase(line.find_last_not_of(' ') + 1) << '\n';
   }
+}
+
+std::string in_thousands(std::int64_t number) {
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const std::size_t left = digits.size() - i;
+    if (i > 0 && left % 3 == 0 && digits[i - 1] != '-') text += ',';
+    text += digits[i];
+  }
+  return text;
 }
 
 }  // namespace tegula

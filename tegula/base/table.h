@@ -1,6 +1,7 @@
 // A table of texts, printed in aligned columns.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -18,5 +19,8 @@ class Table {
  private:
   std::vector<std::vector<std::string>> rows_;
 };
+
+// 2048 -> "2,048"
+std::string in_thousands(std::int64_t number);
 
 }  // namespace tegula

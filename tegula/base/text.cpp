@@ -1,3 +1,4 @@
+// The scanner holds a position and skips blanks before it looks; every refusal goes through fail().
 #include "tegula/base/text.h"
 
 #include <algorithm>
@@ -130,11 +131,7 @@ std::string Scanner::word() {
 
 std::vector<std::int64_t> Scanner::integers_until(std::string_view close) {
   std::vector<std::int64_t> values;
-  if (accept(close)) return values;
-  do {
-    values.push_back(integer());
-  } while (accept(","));
-  expect(close);
+  list_until(close, [&] { values.push_back(integer()); });
   return values;
 }
 

@@ -47,7 +47,15 @@ class Scanner {
   std::string identifier();
   // What is_word accepts.
   std::string word();
-  // item, item, ... up to `close`, which is consumed; an empty list is fine.
+  // item, item, ... up to `close`, which is consumed; an empty list is fine. `read` reads an item.
+  template <class Read>
+  void list_until(std::string_view close, Read read) {
+    if (accept(close)) return;
+    do {
+      read();
+    } while (accept(","));
+    expect(close);
+  }
   std::vector<std::int64_t> integers_until(std::string_view close);
 
   bool at_end() const;

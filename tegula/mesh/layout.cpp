@@ -326,7 +326,8 @@ Layout coalesce(const Layout& layout) {
   return flat_layout(merged);
 }
 
-Slice slice(const Layout& layout, const std::vector<std::optional<std::int64_t>>& coordinate) {
+LayoutSlice slice(const Layout& layout,
+                  const std::vector<std::optional<std::int64_t>>& coordinate) {
   if (std::ssize(coordinate) != layout.rank()) {
     refuse(layout,
            "cannot slice a layout of rank " + std::to_string(layout.rank()) + " by " +

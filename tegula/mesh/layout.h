@@ -105,11 +105,11 @@ Layout coalesce(const Layout& layout);
 
 // Some modes held at an index, the others left free.
 // Law: A({c0, c1, ...}) == offset + layout(the items of the free modes).
-struct Slice {
+struct LayoutSlice {
   Layout layout;  // the free modes, in order
   std::int64_t offset = 0;
 };
-Slice slice(const Layout& layout, const std::vector<std::optional<std::int64_t>>& coordinate);
+LayoutSlice slice(const Layout& layout, const std::vector<std::optional<std::int64_t>>& coordinate);
 
 // ---- composition and inverses ----
 

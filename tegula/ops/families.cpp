@@ -1,3 +1,4 @@
+// A list of families; the table of the process is filled from it at first use.
 #include "tegula/ops/families.h"
 
 namespace tegula {

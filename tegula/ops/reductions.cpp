@@ -17,12 +17,12 @@ SignatureOf unless_list_is_empty(const SignatureOf& signature_of) {
 }  // namespace
 
 void add_reductions(RuleTable& rules) {
-  const ReductionForm sum{ReduceOp::Sum, true, 1, 2, 1, false};
-  const ReductionForm product{ReduceOp::Product, false, 1, 2, 1, false};
-  const ReductionForm max{ReduceOp::Max, false, 1, 2, 1, true};
-  const ReductionForm min{ReduceOp::Min, false, 1, 2, 1, true};
-  const ReductionForm one{ReduceOp::Sum, false, 1, 2, 1, false};
-  const ReductionForm two{ReduceOp::Sum, false, 1, 2, 2, false};
+  const ReductionForm sum{.over = ReduceOp::Sum, .is_linear = true};
+  const ReductionForm product{.over = ReduceOp::Product};
+  const ReductionForm max{.over = ReduceOp::Max, .needs_elements = true};
+  const ReductionForm min{.over = ReduceOp::Min, .needs_elements = true};
+  const ReductionForm one{.results = 1};
+  const ReductionForm two{.results = 2};
 
   const char* const self = "f32[8, 6]";
   const char* const over_dim = "f32[8, 6], dim=1";
@@ -47,11 +47,11 @@ void add_reductions(RuleTable& rules) {
   for (const char* op : {"any.dims", "all.dims"}) {
     rules.add(op, "within dims", unless_list_is_empty(reduction_within(one)), over_dims);
   }
-  const ReductionForm after_correction{ReduceOp::Sum, false, 1, 3, 1, false};
+  const ReductionForm after_correction{.dims = 1, .keepdim = 3};
   for (const char* op : {"var.correction", "std.correction"}) {
     rules.add(op, "within dims", reduction_within(after_correction), over_dims);
   }
-  const ReductionForm after_order{ReduceOp::Sum, false, 2, 3, 1, false};
+  const ReductionForm after_order{.dims = 2, .keepdim = 3};
   rules.add("linalg_vector_norm", "within dims", reduction_within(after_order),
             "f32[8, 6], ord=2, dim=[1]");
 

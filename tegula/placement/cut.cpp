@@ -1,3 +1,4 @@
+// A cut is two lists, of blocks and of sizes, checked once when it is made; even if both are empty.
 #include "tegula/placement/cut.h"
 
 #include "tegula/base/error.h"

@@ -1,9 +1,11 @@
+// Every question is a visit with one case per kind.
 #include "tegula/placement/placement.h"
 
 #include <ostream>
 
 #include "tegula/base/error.h"
 #include "tegula/base/hash.h"
+#include "tegula/base/overloaded.h"
 #include "tegula/base/text.h"
 
 namespace tegula {
@@ -12,11 +14,6 @@ namespace {
 constexpr std::string_view kForm =
     "R, S(0), S(0, sizes=[3, 1, 4]), S(0, blocks=2), P(sum) or M(1000)";
 constexpr std::string_view kListForm = "[R, S(0)]";
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
 
 }  // namespace
 
@@ -36,10 +33,51 @@ MaskPartial::MaskPartial(std::int64_t extent) : extent_(extent) {
   }
 }
 
+PlacementKind kind_of(const Placement& placement) {
+  return std::visit(Overloaded{
+                        [](const Replicate&) { return PlacementKind::Replicate; },
+                        [](const Shard&) { return PlacementKind::Shard; },
+                        [](const Partial&) { return PlacementKind::Partial; },
+                        [](const MaskPartial&) { return PlacementKind::MaskPartial; },
+                    },
+                    placement);
+}
+
+bool is_replicate(const Placement& placement) {
+  return std::visit(Overloaded{
+                        [](const Replicate&) { return true; },
+                        [](const Shard&) { return false; },
+                        [](const Partial&) { return false; },
+                        [](const MaskPartial&) { return false; },
+                    },
+                    placement);
+}
+
+const Shard* as_shard(const Placement& placement) {
+  return std::visit(Overloaded{
+                        [](const Replicate&) -> const Shard* { return nullptr; },
+                        [](const Shard& shard) { return &shard; },
+                        [](const Partial&) -> const Shard* { return nullptr; },
+                        [](const MaskPartial&) -> const Shard* { return nullptr; },
+                    },
+                    placement);
+}
+
 std::optional<ReduceOp> owed_reduction(const Placement& placement) {
-  if (const auto* partial = std::get_if<Partial>(&placement)) return partial->op();
-  if (std::holds_alternative<MaskPartial>(placement)) return ReduceOp::Sum;
-  return std::nullopt;
+  using Owed = std::optional<ReduceOp>;
+  return std::visit(Overloaded{
+                        [](const Replicate&) -> Owed { return std::nullopt; },
+                        [](const Shard&) -> Owed { return std::nullopt; },
+                        [](const Partial& partial) -> Owed { return partial.op(); },
+                        [](const MaskPartial&) -> Owed { return ReduceOp::Sum; },
+                    },
+                    placement);
+}
+
+bool same_but_for_cut(const Placement& a, const Placement& b) {
+  const Shard* cut_a = as_shard(a);
+  const Shard* cut_b = as_shard(b);
+  return cut_a && cut_b ? cut_a->dim() == cut_b->dim() : a == b;
 }
 
 std::size_t hash_of(const Placement& placement) {

@@ -72,13 +72,19 @@ class MaskPartial {
 using Placement = std::variant<Replicate, Shard, Partial, MaskPartial>;
 using Placements = std::vector<Placement>;
 
-inline bool is_replicate(const Placement& placement) {
-  return std::holds_alternative<Replicate>(placement);
-}
-// The Shard in it, or nullptr.
-inline const Shard* as_shard(const Placement& placement) { return std::get_if<Shard>(&placement); }
+// The alternatives by name, for tables and switches. No switch over it and no visit of a Placement
+// has a default: a new kind does not compile until each of them has an answer for it.
+enum class PlacementKind : std::uint8_t { Replicate, Shard, Partial, MaskPartial };
+PlacementKind kind_of(const Placement& placement);
+
+// Questions that every kind answers.
+bool is_replicate(const Placement& placement);
+// The Shard in it, or nullptr: what cuts a dim.
+const Shard* as_shard(const Placement& placement);
 // The reduction that is owed (sum for MaskPartial), if any.
 std::optional<ReduceOp> owed_reduction(const Placement& placement);
+// Equal, or shards of one dim, however they cut it.
+bool same_but_for_cut(const Placement& a, const Placement& b);
 
 std::size_t hash_of(const Placement& placement);
 std::string to_string(const Placement& placement);

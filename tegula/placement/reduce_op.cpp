@@ -1,3 +1,4 @@
+// A switch over all reductions; the names are read back by trying each.
 #include "tegula/placement/reduce_op.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// Checked once when it is made; from then on a value that is compared and hashed bit by bit.
 #include "tegula/plan/cost_model.h"
 
 #include <bit>

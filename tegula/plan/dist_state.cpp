@@ -76,7 +76,7 @@ void StateSpace::choose_slots() {
       fixed_owed_class_ = std::max(fixed_owed_class_, class_of(from_->placements()[axis]));
       continue;
     }
-    Slot slot{axis, axes[axis].size, axes[axis].backend == AxisBackend{}, {}, {}};
+    Slot slot{axis, axes[axis].size, axes[axis].backend == AxisBackend{}, {}, {}, {}};
     if (owed_reduction(from_->placements()[axis])) slot.owed[0] = &from_->placements()[axis];
     if (owed_reduction(to_->placements()[axis]) &&
         to_->placements()[axis] != from_->placements()[axis]) {
@@ -111,7 +111,7 @@ void StateSpace::choose_dims() {
   other_bytes_ = size_of(from_->meta().dtype());
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     if (chosen[dim]) {
-      dims_.push_back({static_cast<std::int64_t>(dim), shape[dim], {}, {}});
+      dims_.push_back({static_cast<std::int64_t>(dim), shape[dim], {}, {}, true});
     } else {
       other_bytes_ *= longest_shard(from_->dim_cuts()[dim]);
     }
@@ -134,8 +134,10 @@ void StateSpace::fill_rows() {
       }
       const CutOf cut = cutter.axis->cut.is_even() ? kEven : other;
       if (cut != kEven) {
-        slots_[static_cast<std::size_t>(number)].special_length[cut - 1] =
-            longest_shard(end.dim_cuts()[at], axes);
+        Slot& slot = slots_[static_cast<std::size_t>(number)];
+        slot.special_symbol[cut - 1] = shard_symbol(i, cut);
+        slot.special_length[cut - 1] = longest_shard(end.dim_cuts()[at], axes);
+        dim.is_even = false;
       }
       row.cutters[row.count++] = {static_cast<std::uint8_t>(number), shard_symbol(i, cut)};
     };
@@ -174,12 +176,11 @@ std::int64_t StateSpace::cut_length(std::int64_t length, Cutter by) const {
 void StateSpace::take_apart(DistState state, View& view) const {
   for (std::size_t dim = 0; dim < dims_.size(); ++dim) view.dims[dim].count = 0;
   for (std::uint8_t slot = 0; slot < slot_count(); ++slot) {
-    const auto code = static_cast<std::uint32_t>(state.bits >> (10U * slot)) & 0x3ffU;
-    const auto symbol = static_cast<std::uint8_t>(code & 0x7fU);
+    const std::uint8_t symbol = symbol_of(state, slot);
     view.symbols[slot] = symbol;
     if (symbol < kFirstShard) continue;
     View::Cutters& row = view.dims[dim_of(symbol)];
-    row.cutters[code >> 7U] = {slot, symbol};
+    row.cutters[place_of(state, slot)] = {slot, symbol};
     ++row.count;
   }
   view.bytes = other_bytes_;

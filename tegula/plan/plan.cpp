@@ -1,3 +1,5 @@
+// A step is what its kind is, over the axes that change, at the price of step_cost.h; a plan is a
+// list of steps, and everything said about it is a sum or a maximum over them.
 #include "tegula/plan/plan.h"
 
 #include <algorithm>
@@ -5,7 +7,7 @@
 #include <ostream>
 #include <sstream>
 
-#include "tegula/base/error.h"
+#include "tegula/base/saturating.h"
 #include "tegula/base/table.h"
 #include "tegula/base/text.h"
 #include "tegula/plan/longest_shard.h"
@@ -14,22 +16,6 @@
 
 namespace tegula {
 namespace {
-
-StepKind kind_between(const DTensorSpec& before, const DTensorSpec& after,
-                      const std::vector<std::size_t>& axes) {
-  if (axes.empty()) return StepKind::Rename;
-  const Placement& now = before.placements()[axes.front()];
-  const Placement& then = after.placements()[axes.front()];
-  if (const Shard* from = as_shard(now)) {
-    if (const Shard* to = as_shard(then)) {
-      return from->dim() == to->dim() && axes.size() > 1 ? StepKind::Permute : StepKind::AllToAll;
-    }
-    return is_replicate(then) ? StepKind::AllGather : StepKind::Pad;
-  }
-  if (is_replicate(now)) return as_shard(then) != nullptr ? StepKind::Slice : StepKind::Owe;
-  if (as_shard(then) != nullptr) return StepKind::ReduceScatter;
-  return is_replicate(then) ? StepKind::AllReduce : StepKind::Rename;
-}
 
 // "[R, S(0)[1]]": as the printed spec says it.
 std::string as_text(const DTensorSpec& spec) {
@@ -53,43 +39,15 @@ std::string time_text(std::int64_t picoseconds) {
 template <class Value>
 std::int64_t total(const std::vector<Step>& steps, Value value) {
   std::int64_t sum = 0;
-  for (const Step& step : steps) {
-    if (__builtin_add_overflow(sum, value(step), &sum)) return INT64_MAX;
-  }
+  for (const Step& step : steps) sum = saturating_sum(sum, value(step));
   return sum;
 }
 
 }  // namespace
 
-std::string_view name_of(StepKind kind) {
-  switch (kind) {
-    case StepKind::AllGather:
-      return "all-gather";
-    case StepKind::AllToAll:
-      return "all-to-all";
-    case StepKind::ReduceScatter:
-      return "reduce-scatter";
-    case StepKind::AllReduce:
-      return "all-reduce";
-    case StepKind::Permute:
-      return "permute";
-    case StepKind::Slice:
-      return "slice";
-    case StepKind::Owe:
-      return "owe";
-    case StepKind::Pad:
-      return "pad";
-    case StepKind::Rename:
-      return "rename";
-  }
-  throw InternalError("a StepKind has a value outside of its enum");
-}
-
-bool communicates(StepKind kind) { return kind <= StepKind::Permute; }
-
 Step step_between(const DTensorSpec& before, const DTensorSpec& after, const CostModel& model) {
   std::vector<std::size_t> axes = changed_axes(before, after);
-  const StepKind kind = kind_between(before, after, axes);
+  const StepKind kind = step_kind(before, after, axes);
   const std::int64_t bytes_before = tile_bytes(before);
   const std::int64_t bytes_after = tile_bytes(after);
   const StepCost cost =
@@ -149,7 +107,7 @@ std::string explain(const Plan& plan) {
 
 std::int64_t tile_bytes(const DTensorSpec& spec) {
   std::int64_t bytes = size_of(spec.meta().dtype());
-  for (const DimCut& cut : spec.dim_cuts()) bytes *= longest_shard(cut);
+  for (const DimCut& cut : spec.dim_cuts()) bytes = saturating_product(bytes, longest_shard(cut));
   return bytes;
 }
 

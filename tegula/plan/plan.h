@@ -6,33 +6,13 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tegula/plan/cost_model.h"
+#include "tegula/plan/transition.h"
 #include "tegula/spec/dtensor_spec.h"
 
 namespace tegula {
-
-//   S -> R  all-gather      P -> S  reduce-scatter      P -> R  all-reduce
-//   S -> S  all-to-all; permute if several axes change the order in which they cut one dim
-//   R -> S  slice           R -> P  owe                 S -> P  pad (with zeros)
-//   rename  M -> P(sum), and changes of axes of one rank: the data stays as it is
-// The last four send nothing.
-enum class StepKind : std::uint8_t {
-  AllGather,
-  AllToAll,
-  ReduceScatter,
-  AllReduce,
-  Permute,
-  Slice,
-  Owe,
-  Pad,
-  Rename
-};
-
-std::string_view name_of(StepKind kind);
-bool communicates(StepKind kind);
 
 // Bytes are per rank, of the largest tiles.
 struct Step {

@@ -1,4 +1,4 @@
-// The idea: the search works on numbers (dist_state.h, moves.h, search.h); specs are made only for
+// The idea: the search works on numbers (dist_state.h, edges.h, search.h); specs are made only for
 // the way that it finds. What was planned once is looked up by the numbers of the two specs, which
 // are never used again for others.
 #include "tegula/plan/redistribute_planner.h"
@@ -8,7 +8,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "tegula/base/error.h"
 #include "tegula/base/hash.h"
 #include "tegula/plan/search.h"
 #include "tegula/plan/through_replicas.h"
@@ -29,16 +28,6 @@ void check_ends(const DTensorSpec& from, const DTensorSpec& to) {
       .hint("give two specs with one mesh, shape and element type");
 }
 
-UsageError too_little_memory(const DTensorSpec& from, const DTensorSpec& to, std::int64_t allowed,
-                             std::int64_t needed) {
-  return UsageError("no way keeps to this peak memory")
-      .fact("from", to_string(from))
-      .fact("to", to_string(to))
-      .fact("allowed", std::to_string(allowed) + " bytes")
-      .fact("needed", std::to_string(needed) + " bytes")
-      .hint("allow what is needed, or redistribute the tensor in parts");
-}
-
 Plan plan_through(const DTensorSpec& from, const DTensorSpec& to,
                   const std::vector<DTensorSpec>& specs, const CostModel& model) {
   Plan plan{from, to, {}};
@@ -51,12 +40,12 @@ Plan plan_through(const DTensorSpec& from, const DTensorSpec& to,
 }
 
 // Without a search.
-Plan direct_plan(const DTensorSpec& from, const DTensorSpec& to, std::int64_t most_bytes,
+Plan direct_plan(const DTensorSpec& from, const DTensorSpec& to, std::int64_t memory_cap,
                  const CostModel& model) {
   Plan plan = plan_through(from, to, through_replicas(from, to), model);
   for (const Step& step : plan.steps) {
-    if (step.peak_bytes > most_bytes) {
-      throw too_little_memory(from, to, most_bytes, plan.peak_bytes());
+    if (step.peak_bytes > memory_cap) {
+      throw too_little_memory(from, to, memory_cap, plan.peak_bytes());
     }
   }
   return plan;
@@ -68,12 +57,12 @@ Plan make_plan(const DTensorSpec& from, const DTensorSpec& to, const PlanOptions
   if (from.placements() == to.placements() && from.shard_order() == to.shard_order()) {
     return {from, to, {}};
   }
-  const std::int64_t most_bytes = options.most_bytes.value_or(kAnyBytes);
+  const std::int64_t memory_cap = options.memory_cap.value_or(kAnyBytes);
   const StateSpace space(from, to);
-  if (!space.is_searchable()) return direct_plan(from, to, most_bytes, model);
+  if (!space.is_searchable()) return direct_plan(from, to, memory_cap, model);
   if (space.from() == space.to()) return plan_through(from, to, {to}, model);
-  const auto way = fastest_way(space, model, most_bytes);
-  if (!way) throw too_little_memory(from, to, most_bytes, least_peak(space, model));
+  const auto way = fastest_way(space, model, memory_cap);
+  if (!way) throw too_little_memory(from, to, memory_cap, least_peak(space, model));
   std::vector<DTensorSpec> specs;
   for (DistState state : *way) specs.push_back(space.spec_of(state));
   return plan_through(from, to, specs, model);
@@ -82,7 +71,7 @@ Plan make_plan(const DTensorSpec& from, const DTensorSpec& to, const PlanOptions
 struct Key {
   std::uint64_t from = 0;
   std::uint64_t to = 0;
-  std::int64_t most_bytes = kAnyBytes;
+  std::int64_t memory_cap = kAnyBytes;
   bool operator==(const Key&) const = default;
 };
 
@@ -91,12 +80,22 @@ struct KeyHash {
     return Hasher()
         .add(key.from)
         .add(key.to)
-        .add(static_cast<std::uint64_t>(key.most_bytes))
+        .add(static_cast<std::uint64_t>(key.memory_cap))
         .result();
   }
 };
 
 }  // namespace
+
+UsageError too_little_memory(const DTensorSpec& from, const DTensorSpec& to, std::int64_t allowed,
+                             std::int64_t needed) {
+  return UsageError("no way keeps to this peak memory")
+      .fact("from", to_string(from))
+      .fact("to", to_string(to))
+      .fact("allowed", std::to_string(allowed) + " bytes")
+      .fact("needed", std::to_string(needed) + " bytes")
+      .hint("allow what is needed, or redistribute the tensor in parts");
+}
 
 struct RedistributePlanner::Memory {
   std::mutex mutex;
@@ -115,7 +114,7 @@ RedistributePlanner::~RedistributePlanner() = default;
 std::shared_ptr<const Plan> RedistributePlanner::plan(const DTensorSpec& from,
                                                       const DTensorSpec& to,
                                                       const PlanOptions& options) {
-  const Key key{from.id(), to.id(), options.most_bytes.value_or(kAnyBytes)};
+  const Key key{from.id(), to.id(), options.memory_cap.value_or(kAnyBytes)};
   std::unique_lock lock(memory_->mutex);
   const auto known = memory_->plans.find(key);
   if (known != memory_->plans.end()) return known->second;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "tegula/base/error.h"
 #include "tegula/plan/cost_model.h"
 #include "tegula/plan/plan.h"
 
@@ -17,9 +18,13 @@ namespace tegula {
 
 struct PlanOptions {
   // No step may have more bytes per rank in its two tiles together.
-  std::optional<std::int64_t> most_bytes;
+  std::optional<std::int64_t> memory_cap;
   bool operator==(const PlanOptions&) const = default;
 };
+
+// Says that no way between two specs keeps to a memory cap, and what one needs.
+UsageError too_little_memory(const DTensorSpec& from, const DTensorSpec& to, std::int64_t allowed,
+                             std::int64_t needed);
 
 // Plans are remembered, the last kMostPlans of them. Any thread may use a planner; ranks that act
 // on its plans together need planners with equal cost models.
@@ -30,14 +35,14 @@ class RedistributePlanner {
   explicit RedistributePlanner(CostModel model = {});
   ~RedistributePlanner();
 
-  // Of all ways through the states of dist_state.h by the steps of moves.h, one of least predicted
+  // Of all ways through the states of dist_state.h by the edges of edges.h, one of least predicted
   // time. Where more than StateSpace::kMostSlots axes have to move, no search is made: what is in
   // the way is replicated.
   //
   // The time it takes does not depend on the number of ranks. Every step is one that step_at knows;
   // specs in between carry the strides of `to`.
   //
-  // UsageError: specs that differ in mesh, shape or element type; `most_bytes` that no way keeps
+  // UsageError: specs that differ in mesh, shape or element type; `memory_cap` that no way keeps
   // to, naming the least that one does.
   // Law: the same as that of a planner asked for the first time.
   std::shared_ptr<const Plan> plan(const DTensorSpec& from, const DTensorSpec& to,

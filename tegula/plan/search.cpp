@@ -1,7 +1,7 @@
-// Dijkstra's algorithm, led by a lower bound on the time that remains (A*), with lazy deletion.
-// Nodes lie in one array, found by open addressing on the state's bits; a state that cannot beat
-// the best way to the goal so far is not queued. Ties go to the state met first, so that all ranks
-// find the same way.
+// Dijkstra's algorithm, led by a lower bound on the time that remains (A*), with lazy deletion. The
+// bound gets sharper while the search goes on: a state whose turn comes is asked for again, and
+// waits once more if it turns out to be farther. A state that cannot beat the best way to the goal
+// so far is not queued. Ties are broken by numbers alone, so that all ranks find the same way.
 #include "tegula/plan/search.h"
 
 #include <algorithm>
@@ -9,120 +9,109 @@
 
 #include "tegula/base/error.h"
 #include "tegula/plan/remaining_time.h"
+#include "tegula/plan/state_map.h"
 
 namespace tegula {
 namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();  // no node
 
 struct Node {
-  DistState state;
   std::int64_t cost = kUnknown;
   std::int64_t remaining = kUnknown;
   std::uint32_t parent = kNone;
+  bool is_sharpened = false;
 };
 
-class Nodes {
- public:
-  Nodes() : places_(std::size_t{1} << 9U, kNone) { nodes_.reserve(256); }
-
-  Node& operator[](std::uint32_t index) { return nodes_[index]; }
-
-  // Of the node with this state, which is made if there is none.
-  std::uint32_t index_of(DistState state) {
-    if (nodes_.size() * 2 >= places_.size()) grow();
-    std::uint32_t& place = place_of(state);
-    if (place == kNone) {
-      place = static_cast<std::uint32_t>(nodes_.size());
-      nodes_.push_back({state, kUnknown, kUnknown, kNone});
-    }
-    return place;
-  }
-
- private:
-  std::uint32_t& place_of(DistState state) {
-    std::size_t at = state.bits * 0x9e3779b97f4a7c15ULL >> shift_;
-    while (places_[at] != kNone && nodes_[places_[at]].state != state) {
-      at = (at + 1) & (places_.size() - 1);
-    }
-    return places_[at];
-  }
-
-  void grow() {
-    places_.assign(places_.size() * 4, kNone);
-    shift_ -= 2;
-    for (std::uint32_t index = 0; index < nodes_.size(); ++index) {
-      place_of(nodes_[index].state) = index;
-    }
-  }
-
-  std::vector<Node> nodes_;
-  std::vector<std::uint32_t> places_;
-  unsigned shift_ = 64 - 9;  // leaves the bits of a place
+struct NothingRemains {
+  static std::int64_t so_far(DistState) { return 0; }
+  static std::int64_t sharpened(DistState) { return 0; }
 };
 
 struct Waiting {
   std::int64_t least;  // time of a way through the node
   std::int64_t cost;   // up to it
   std::uint32_t node;
-  // For a heap with the least on top.
+  // For a heap with the least on top; of equals the one that is farthest on its way, then the one
+  // met first.
   bool operator<(const Waiting& other) const {
-    return least != other.least ? least > other.least : node > other.node;
+    if (least != other.least) return least > other.least;
+    return cost != other.cost ? cost < other.cost : node > other.node;
   }
 };
 
 class Search {
  public:
-  Search(const StateSpace& space, const CostModel& model) : space_(space), moves_(space, model) {}
+  Search(const StateSpace& space, const CostModel& model) : space_(space), edges_(space, model) {}
 
-  // `onward(cost, move)` is the cost after a move, kUnknown if it may not be made;
-  // `remaining(state)` at most what it still takes from a state to the goal. False if there is no
-  // way.
+  // `onward(cost, edge)` is the cost after an edge, kUnknown if it may not be made; `remaining`
+  // bounds what it still takes from a state to the goal, as RemainingTime does. False if there is
+  // no way.
   template <class Onward, class Remaining>
   bool run(Onward onward, Remaining remaining) {
-    const auto meet = [&](std::uint32_t index, std::int64_t cost, std::uint32_t parent) {
-      Node& node = nodes_[index];
+    const auto meet = [&](std::uint32_t number, std::int64_t cost, std::uint32_t parent) {
+      Node& node = nodes_[number];
       if (cost >= node.cost) return;
-      if (node.remaining == kUnknown) node.remaining = remaining(node.state);
+      if (node.remaining == kUnknown) node.remaining = remaining.so_far(nodes_.state(number));
       node.cost = cost;
       node.parent = parent;
-      if (cost + node.remaining >= nodes_[goal_].cost && index != goal_) return;
-      queue_.push_back({cost + node.remaining, cost, index});
-      std::push_heap(queue_.begin(), queue_.end());
+      if (cost + node.remaining < nodes_[goal_].cost || number == goal_) queue(number);
     };
-    goal_ = nodes_.index_of(space_.to());
-    meet(nodes_.index_of(space_.from()), 0, kNone);
+    goal_ = nodes_.number_of(space_.to());
+    meet(nodes_.number_of(space_.from()), 0, kNone);
     while (!queue_.empty()) {
       std::pop_heap(queue_.begin(), queue_.end());
-      const auto [least, cost, index] = queue_.back();
+      const auto [least, cost, number] = queue_.back();
       queue_.pop_back();
-      if (index == goal_) return true;
-      if (cost > nodes_[index].cost) continue;
-      for (const Move& move : moves_.from(nodes_[index].state)) {
-        const std::int64_t next = onward(cost, move);
+      if (number == goal_) return true;
+      if (cost > nodes_[number].cost) continue;
+      if (has_become_farther(number, remaining)) {
+        queue(number);
+        continue;
+      }
+      for (const Edge& edge : edges_.from(nodes_.state(number))) {
+        const std::int64_t next = onward(cost, edge);
         if (next >= nodes_[goal_].cost) continue;
-        for (DistState end : moves_.ends(move)) meet(nodes_.index_of(end), next, index);
+        for (DistState end : edges_.ends(edge)) meet(nodes_.number_of(end), next, number);
       }
     }
     return false;
   }
 
+  const std::vector<Rates>& rates() const { return edges_.rates(); }
   std::int64_t cost() { return nodes_[goal_].cost; }
 
   std::vector<DistState> way() {
     std::vector<DistState> states;
     for (std::uint32_t at = goal_; nodes_[at].parent != kNone; at = nodes_[at].parent) {
-      states.push_back(nodes_[at].state);
+      states.push_back(nodes_.state(at));
     }
     std::reverse(states.begin(), states.end());
     return states;
   }
 
  private:
+  void queue(std::uint32_t number) {
+    const Node& node = nodes_[number];
+    queue_.push_back({node.cost + node.remaining, node.cost, number});
+    std::push_heap(queue_.begin(), queue_.end());
+  }
+
+  // Asked once for each state whose turn has come: it pays to know more before going on from it.
+  template <class Remaining>
+  bool has_become_farther(std::uint32_t number, Remaining& remaining) {
+    Node& node = nodes_[number];
+    if (node.is_sharpened) return false;
+    node.is_sharpened = true;
+    const std::int64_t before = node.remaining;
+    node.remaining = remaining.sharpened(nodes_.state(number));
+    return node.remaining > before;
+  }
+
   const StateSpace& space_;
-  Moves moves_;
-  Nodes nodes_;
+  Edges edges_;
+  StateMap<Node> nodes_;
   std::vector<Waiting> queue_;
   std::uint32_t goal_ = kNone;
 };
@@ -130,13 +119,13 @@ class Search {
 }  // namespace
 
 std::optional<std::vector<DistState>> fastest_way(const StateSpace& space, const CostModel& model,
-                                                  std::int64_t most_bytes) {
+                                                  std::int64_t memory_cap) {
   Search search(space, model);
   const bool is_found = search.run(
-      [&](std::int64_t cost, const Move& move) {
-        return move.peak_bytes <= most_bytes ? cost + move.picoseconds : kUnknown;
+      [&](std::int64_t cost, const Edge& edge) {
+        return edge.peak_bytes <= memory_cap ? cost + edge.picoseconds : kUnknown;
       },
-      RemainingTime(space, model));
+      RemainingTime(space, search.rates()));
   if (!is_found) return std::nullopt;
   return search.way();
 }
@@ -144,10 +133,10 @@ std::optional<std::vector<DistState>> fastest_way(const StateSpace& space, const
 std::int64_t least_peak(const StateSpace& space, const CostModel& model) {
   Search search(space, model);
   const bool is_found = search.run(
-      [&](std::int64_t cost, const Move& move) {
-        return std::max(cost, std::min(move.peak_bytes, kUnknown - 1));
+      [&](std::int64_t cost, const Edge& edge) {
+        return std::max(cost, std::min(edge.peak_bytes, kUnknown - 1));
       },
-      [](DistState) { return std::int64_t{0}; });
+      NothingRemains());
   if (!is_found) throw InternalError("no way leads from one distribution to another");
   return search.cost();
 }

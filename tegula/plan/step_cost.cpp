@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "tegula/base/error.h"
 
@@ -22,12 +21,6 @@ namespace {
 constexpr std::int64_t kLocalStep = 200'000;
 // Small enough that the times of a plan's steps add up without overflow.
 constexpr std::int64_t kLongest = std::int64_t{1} << 56;
-
-// a * b, or the greatest number.
-std::int64_t product(std::int64_t a, std::int64_t b) {
-  std::int64_t result = 0;
-  return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
-}
 
 std::int64_t rounded(double value) {
   return std::max<std::int64_t>(1, value < 1e15 ? std::llround(value) : std::int64_t{1} << 50);
@@ -40,11 +33,11 @@ std::int64_t sent(StepKind kind, std::int64_t ranks, std::int64_t before, std::i
   const std::int64_t larger = std::max(before, after);
   switch (kind) {
     case StepKind::AllGather:
-      return product(ranks - 1, before);
+      return saturating_product(ranks - 1, before);
     case StepKind::ReduceScatter:
-      return product(ranks - 1, after);
+      return saturating_product(ranks - 1, after);
     case StepKind::AllReduce:
-      return product(2, before - before / ranks);
+      return saturating_product(2, before - before / ranks);
     case StepKind::AllToAll:
       return larger - larger / ranks;
     case StepKind::Permute:
@@ -75,10 +68,28 @@ Rates rates_of(const CostModel& model, const DeviceMesh& mesh,
 
 std::int64_t time_of(const Rates& rates, std::int64_t calls, std::int64_t bytes_sent,
                      std::int64_t bytes_written) {
-  const std::int64_t sending = product(bytes_sent, rates.per_byte) / 1024;
-  const std::int64_t writing = product(bytes_written, rates.per_copied_byte) / 1024;
-  return std::min(product(calls, rates.latency), kLongest) + std::min(sending, kLongest) +
-         std::min(writing, kLongest);
+  const std::int64_t sending = saturating_product(bytes_sent, rates.per_byte) / 1024;
+  const std::int64_t writing = saturating_product(bytes_written, rates.per_copied_byte) / 1024;
+  return std::min(saturating_product(calls, rates.latency), kLongest) +
+         std::min(sending, kLongest) + std::min(writing, kLongest);
+}
+
+std::int64_t bytes_after(StepKind kind, const Rates& rates, std::int64_t bytes_before) {
+  switch (kind) {
+    case StepKind::AllGather:
+    case StepKind::Pad:
+      return saturating_product(bytes_before, rates.ranks);
+    case StepKind::ReduceScatter:
+    case StepKind::Slice:
+      return bytes_before / rates.ranks + (bytes_before % rates.ranks == 0 ? 0 : 1);
+    case StepKind::AllToAll:
+    case StepKind::AllReduce:
+    case StepKind::Permute:
+    case StepKind::Owe:
+    case StepKind::Rename:
+      return bytes_before;
+  }
+  throw InternalError("a StepKind has a value outside of its enum");
 }
 
 StepCost cost_of(StepKind kind, const Rates& rates, std::int64_t bytes_before,

@@ -1,13 +1,16 @@
-// What a step costs, given the tiles before and after it and the group that takes it.
+// What a step costs, given the tiles before and after it and the group that takes it: the one
+// arithmetic of costs, in whole picoseconds, by which plans are compared and axes choose what they
+// do in a call. Numbers that grow too large stop at the greatest.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "tegula/base/saturating.h"
 #include "tegula/mesh/device_mesh.h"
 #include "tegula/plan/cost_model.h"
-#include "tegula/plan/plan.h"
+#include "tegula/plan/transition.h"
 
 namespace tegula {
 
@@ -31,13 +34,15 @@ struct StepCost {
 std::int64_t time_of(const Rates& rates, std::int64_t calls, std::int64_t bytes_sent,
                      std::int64_t bytes_written);
 
+// The tile that a step makes of a tile, where all shards are alike.
+std::int64_t bytes_after(StepKind kind, const Rates& rates, std::int64_t bytes_before);
+
 StepCost cost_of(StepKind kind, const Rates& rates, std::int64_t bytes_before,
                  std::int64_t bytes_after);
 
 // Both tiles at once.
 inline std::int64_t peak_of(std::int64_t bytes_before, std::int64_t bytes_after) {
-  std::int64_t sum = 0;
-  return __builtin_add_overflow(bytes_before, bytes_after, &sum) ? INT64_MAX : sum;
+  return saturating_sum(bytes_before, bytes_after);
 }
 
 }  // namespace tegula

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tegula/base/error.h"
+#include "tegula/base/overloaded.h"
 #include "tegula/base/text.h"
 
 namespace tegula {
@@ -63,11 +64,28 @@ Changes changes_between(const DTensorSpec& before, const DTensorSpec& after) {
   return changes;
 }
 
+// Whether axes with these placements hold alike: R, cutting one dim, owing one reduction.
 bool are_alike(const Placement& a, const Placement& b) {
-  if (const Shard* shard = as_shard(a)) {
-    return as_shard(b) != nullptr && as_shard(b)->dim() == shard->dim();
-  }
-  return as_shard(b) == nullptr && owed_reduction(a) == owed_reduction(b);
+  const auto owes_as_a = [&] { return owed_reduction(a) == owed_reduction(b); };
+  return std::visit(Overloaded{
+                        [&](const Replicate&) { return is_replicate(b); },
+                        [&](const Shard&) { return same_but_for_cut(a, b); },
+                        [&](const Partial&) { return owes_as_a(); },
+                        [&](const MaskPartial&) { return owes_as_a(); },
+                    },
+                    a);
+}
+
+std::string why_not(const Placement& now) {
+  const auto* pad = "zeros around a shard make it part of a sum only";
+  const auto* reduce = "the reduction has to be done first";
+  return std::visit(Overloaded{
+                        [](const Replicate&) { return "nothing changes"; },
+                        [&](const Shard&) { return pad; },
+                        [&](const Partial&) { return reduce; },
+                        [&](const MaskPartial&) { return reduce; },
+                    },
+                    now);
 }
 
 std::optional<Pick> pick(std::int64_t dim, const Intervals& wanted, const Intervals& held) {
@@ -106,35 +124,36 @@ class Stepper {
   }
 
   TileStep step() const {
-    if (axes_.empty()) return {axes_, {}, move::Stay{}, {}};
-    const Placement& now = before_.placements()[axes_.front()];
-    const Placement& then = after_.placements()[axes_.front()];
-    if (const Shard* from = as_shard(now)) {
-      if (const Shard* to = as_shard(then)) {
-        return from->dim() == to->dim() ? recut(from->dim()) : turn(from->dim(), to->dim());
-      }
-      return is_replicate(then) ? gather(from->dim()) : pad(from->dim());
+    switch (step_kind(before_, after_, axes_)) {
+      case StepKind::AllGather:
+        return gather(dim_at(before_));
+      case StepKind::AllToAll:
+      case StepKind::Permute:
+        return dim_at(before_) == dim_at(after_) ? recut(dim_at(before_))
+                                                 : turn(dim_at(before_), dim_at(after_));
+      case StepKind::ReduceScatter:
+        return reduce_scatter(dim_at(after_));
+      case StepKind::AllReduce:
+        return {axes_, {}, move::AllReduce{op_at(before_)}, {}};
+      case StepKind::Slice:
+        return slice(dim_at(after_));
+      case StepKind::Owe:
+        return {axes_, {}, owe(), {}};
+      case StepKind::Pad:
+        return pad(dim_at(before_));
+      case StepKind::Rename:
+        return {axes_, {}, move::Stay{}, {}};
     }
-    if (const Shard* to = as_shard(then)) {
-      return is_replicate(now) ? slice(to->dim()) : reduce_scatter(to->dim());
-    }
-    if (is_replicate(now)) return {axes_, {}, owe(), {}};
-    if (is_replicate(then)) return {axes_, {}, move::AllReduce{*owed_reduction(now)}, {}};
-    if (!are_masked() || !is_sum(then)) {
-      throw refusal(before_, after_, "the reduction has to be done first");
-    }
-    return {axes_, {}, move::Stay{}, {}};
+    throw InternalError("a StepKind has a value outside of its enum");
   }
 
  private:
-  static bool is_sum(const Placement& placement) {
-    return owed_reduction(placement) == ReduceOp::Sum;
+  // The dim that the axes cut, and the reduction that they owe, at an end of a step that says so.
+  std::int64_t dim_at(const DTensorSpec& end) const {
+    return as_shard(end.placements()[axes_.front()])->dim();
   }
-
-  bool are_masked() const {
-    return std::all_of(axes_.begin(), axes_.end(), [&](std::size_t axis) {
-      return std::holds_alternative<MaskPartial>(before_.placements()[axis]);
-    });
+  ReduceOp op_at(const DTensorSpec& end) const {
+    return *owed_reduction(end.placements()[axes_.front()]);
   }
 
   Intervals held(const DTensorSpec& spec, std::int64_t dim) const {
@@ -175,10 +194,9 @@ class Stepper {
 
   TileStep reduce_scatter(std::int64_t dim) const {
     const std::vector<Intervals> shards = held_by_all(after_, dim);
-    const ReduceOp op = *owed_reduction(before_.placements()[axes_.front()]);
     return {axes_,
             pick(dim, joined(shards), held(before_, dim)),
-            move::ReduceScatter{dim, op, counts(shards)},
+            move::ReduceScatter{dim, op_at(before_), counts(shards)},
             {}};
   }
 
@@ -204,9 +222,6 @@ class Stepper {
   }
 
   TileStep pad(std::int64_t dim) const {
-    if (!is_sum(after_.placements()[axes_.front()])) {
-      throw refusal(before_, after_, "zeros around a shard make it part of a sum only");
-    }
     const Intervals whole = held(after_, dim);
     return {axes_, {}, move::Pad{dim, count(whole), places_of(held(before_, dim), whole)}, {}};
   }
@@ -214,7 +229,7 @@ class Stepper {
   // Parts that reduce to the value: it itself on one rank and what changes nothing on the others,
   // or the value on all.
   TileMove owe() const {
-    switch (*owed_reduction(after_.placements()[axes_.front()])) {
+    switch (op_at(after_)) {
       case ReduceOp::Sum:
       case ReduceOp::Bxor:
         return index_ == 0 ? TileMove(move::Stay{}) : move::Fill{0};
@@ -241,9 +256,16 @@ class Stepper {
 }  // namespace
 
 bool communicates(const TileStep& step) {
-  return !std::holds_alternative<move::Stay>(step.move) &&
-         !std::holds_alternative<move::Fill>(step.move) &&
-         !std::holds_alternative<move::Pad>(step.move);
+  return std::visit(Overloaded{
+                        [](const move::Stay&) { return false; },
+                        [](const move::Fill&) { return false; },
+                        [](const move::Pad&) { return false; },
+                        [](const move::AllReduce&) { return true; },
+                        [](const move::AllGather&) { return true; },
+                        [](const move::ReduceScatter&) { return true; },
+                        [](const move::AllToAll&) { return true; },
+                    },
+                    step.move);
 }
 
 std::vector<std::size_t> changed_axes(const DTensorSpec& before, const DTensorSpec& after) {
@@ -268,6 +290,23 @@ std::vector<std::size_t> changed_axes(const DTensorSpec& before, const DTensorSp
                   name(axes.front()) + " and " + name(axis) + " do not change alike");
   }
   return axes;
+}
+
+StepKind step_kind(const DTensorSpec& before, const DTensorSpec& after,
+                   const std::vector<std::size_t>& axes) {
+  if (axes.empty()) return StepKind::Rename;
+  const auto kind_of_axis = [&](std::size_t axis) {
+    return step_kind(before.placements()[axis], after.placements()[axis]);
+  };
+  const std::optional<StepKind> kind = kind_of_axis(axes.front());
+  for (std::size_t axis : axes) {
+    if (kind && kind_of_axis(axis) == kind) continue;
+    throw refusal(before, after, why_not(before.placements()[axis]));
+  }
+  const bool permutes =
+      kind == StepKind::AllToAll && axes.size() > 1 &&
+      same_but_for_cut(before.placements()[axes.front()], after.placements()[axes.front()]);
+  return permutes ? StepKind::Permute : *kind;
 }
 
 TileStep step_at(const DTensorSpec& before, const DTensorSpec& after,

@@ -12,6 +12,7 @@
 #include "tegula/base/coordinate.h"
 #include "tegula/placement/reduce_op.h"
 #include "tegula/plan/places.h"
+#include "tegula/plan/transition.h"
 #include "tegula/spec/dtensor_spec.h"
 
 namespace tegula {
@@ -90,14 +91,17 @@ bool communicates(const TileStep& step);
 // one kind of reduction, or the last axes that cut one dim) for the same place (likewise).
 std::vector<std::size_t> changed_axes(const DTensorSpec& before, const DTensorSpec& after);
 
-// The step from one spec to another for the rank at a coordinate.
+// The kind of the step in which these axes change, those that changed_axes gives (see the table in
+// transition.h). UsageError for placements between which no one step leads.
+StepKind step_kind(const DTensorSpec& before, const DTensorSpec& after,
+                   const std::vector<std::size_t>& axes);
+
+// The step from one spec to another for the rank at a coordinate: what its kind says, and
 //
-//   S -> R  all_gather         R -> S  own part            P -> R  all_reduce
-//   S -> S  all_to_all         R -> P  own value or the neutral one; all keep the value of an avg,
-//   S -> P  zeros around, sum            min, max, band, bor
-//           only               P -> S  reduce_scatter      M -> P  as it is, sum only
+//   slice  its own part       owe  its own value or the neutral one; all keep the value of an avg,
+//   pad    zeros around            min, max, band, bor
 //
-// UsageError as changed_axes, and for placements between which no one step leads.
+// UsageError as changed_axes and step_kind.
 // O(ranks of the group * intervals of a shard).
 TileStep step_at(const DTensorSpec& before, const DTensorSpec& after, const Coordinate& coordinate);
 

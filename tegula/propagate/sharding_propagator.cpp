@@ -8,17 +8,10 @@
 
 #include "tegula/base/error.h"
 #include "tegula/plan/plan.h"
-#include "tegula/propagate/move_cost.h"
+#include "tegula/propagate/transition_cost.h"
 
 namespace tegula {
 namespace {
-
-bool same_kind(const Placement& a, const Placement& b) {
-  const Shard* cut_a = as_shard(a);
-  const Shard* cut_b = as_shard(b);
-  if (cut_a && cut_b) return cut_a->dim() == cut_b->dim();
-  return a == b;
-}
 
 // Whether a rank is left without elements of the dim.
 bool has_empty_shard(const DimCut& cut, std::size_t mesh_axes) {
@@ -41,7 +34,6 @@ class Choice {
     }
     is_written_.resize(schema.tensors.size(), false);
     for (std::size_t k : schema.written) is_written_[k] = true;
-    for (const Result& result : signature_.results) result_bytes_.push_back(bytes_of(result));
   }
 
   // None if some axis has no legal move, what is written has another shape than the results, or
@@ -83,11 +75,43 @@ class Choice {
     throw InternalError("a call without tensors has no mesh").fact("op", schema.op);
   }
 
-  // Of the whole result, four to an element: its cuts and element type are not known yet.
-  std::int64_t bytes_of(const Result& result) const {
-    std::int64_t elements = 1;
-    for (std::int64_t size : shape_of(result.term, signature_)) elements *= size;
-    return elements * 4;
+  // Of a result's largest tile if this axis does not cut it, and the others do as they cut the same
+  // factors in operands now. The element type is for the op to decide; taken for that of operands.
+  std::int64_t result_bytes(const Result& result, std::size_t axis) const {
+    std::int64_t bytes = element_size();
+    for (std::int64_t size : shape_of(result.term, signature_)) {
+      bytes = saturating_product(bytes, size);
+    }
+    for (std::size_t other = 0; other < mesh_.ndim(); ++other) {
+      if (other == axis || !cuts_a_factor_of(result.term, other)) continue;
+      const std::int64_t ranks = mesh_.axes()[other].size;
+      bytes = bytes / ranks + (bytes % ranks == 0 ? 0 : 1);
+    }
+    return bytes;
+  }
+
+  bool cuts_a_factor_of(const Term& term, std::size_t axis) const {
+    for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
+      const Shard* shard = schema_.has(k) ? as_shard(schema_.spec(k).placements()[axis]) : nullptr;
+      if (!shard) continue;
+      const Factor factor =
+          signature_.operands[k].term.factors[static_cast<std::size_t>(shard->dim())];
+      if (factor != kNoFactor && dim_of(term, factor)) return true;
+    }
+    return false;
+  }
+
+  // The widest of the operands in which the op is linear, else of the first.
+  std::int64_t element_size() const {
+    std::int64_t widest = 0;
+    std::int64_t first = 0;
+    for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
+      if (!schema_.has(k)) continue;
+      const std::int64_t size = size_of(schema_.spec(k).meta().dtype());
+      if (first == 0) first = size;
+      if (signature_.operands[k].is_linear) widest = std::max(widest, size);
+    }
+    return widest == 0 ? first : widest;
   }
 
   bool is_written_as_it_is() const {
@@ -115,7 +139,7 @@ class Choice {
     }
     for (std::size_t r = 0; r < schema_.out.size() && r < move.results.size(); ++r) {
       if (as_shard(move.results[r]) &&
-          same_kind(move.results[r], schema_.out[r].placements()[axis])) {
+          same_but_for_cut(move.results[r], schema_.out[r].placements()[axis])) {
         return true;
       }
     }
@@ -125,13 +149,13 @@ class Choice {
   bool leaves_written_alone(const AxisMove& move, std::size_t axis) const {
     for (std::size_t k : schema_.written) {
       const Placement& now = schema_.spec(k).placements()[axis];
-      if (!same_kind(now, move.operands[k])) return false;
+      if (!same_but_for_cut(now, move.operands[k])) return false;
       for (const Placement& result : move.results) {
-        if (!same_kind(now, result)) return false;
+        if (!same_but_for_cut(now, result)) return false;
       }
     }
     for (std::size_t r = 0; r < schema_.out.size() && r < move.results.size(); ++r) {
-      if (!same_kind(schema_.out[r].placements()[axis], move.results[r])) return false;
+      if (!same_but_for_cut(schema_.out[r].placements()[axis], move.results[r])) return false;
     }
     return true;
   }
@@ -144,38 +168,38 @@ class Choice {
   }
 
   // None if the move is not to be made.
-  std::optional<MoveCost> cost_of(const AxisMove& move, std::size_t axis,
-                                  const AxisLink& link) const {
+  std::optional<TransitionCost> cost_of(const AxisMove& move, std::size_t axis,
+                                        const Rates& rates) const {
     if (move.cut != kNoFactor && !leads(move, axis)) return std::nullopt;
     if (!leaves_written_alone(move, axis)) return std::nullopt;
     const Owing owing =
         move.cut == kNoFactor && !is_written_owing(axis) ? Owing::No : Owing::Allowed;
-    MoveCost cost;
+    TransitionCost cost;
     for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
       if (!schema_.has(k)) continue;
-      const auto one =
-          move_cost(schema_.spec(k).placements()[axis], move.operands[k], bytes_[k], link, owing);
+      const auto one = transition_cost(schema_.spec(k).placements()[axis], move.operands[k],
+                                       bytes_[k], rates, owing);
       if (!one) return std::nullopt;
       cost += *one;
     }
-    if (cost.sent == 0) return cost;
+    if (!cost.communicates) return cost;
     for (std::size_t r = 0; r < move.results.size(); ++r) {
-      cost.sent += debt_cost(move.results[r], result_bytes_[r], link);
+      if (!owed_reduction(move.results[r])) continue;
+      const std::int64_t bytes = result_bytes(signature_.results[r], axis);
+      cost += {true, debt_cost(move.results[r], bytes, rates)};
     }
     return cost;
   }
 
   const AxisMove* cheapest(std::size_t axis) const {
-    const AxisLink link{mesh_.axes()[axis].size, model_.link(mesh_.axes()[axis].name),
-                        model_.copy_gb_per_s()};
+    const Rates rates = rates_of(model_, mesh_, {axis});
     const AxisMove* best = nullptr;
     std::tuple<bool, std::int64_t, bool> least;
     for (const AxisMove& move : moves_) {
-      const std::optional<MoveCost> cost = cost_of(move, axis, link);
+      const std::optional<TransitionCost> cost = cost_of(move, axis, rates);
       if (!cost) continue;
-      const bool communicates = cost->sent > 0;
       const bool cuts_nothing = move.cut == kNoFactor;
-      const std::tuple rank{communicates, cost->sent + cost->copied, cuts_nothing};
+      const std::tuple rank{cost->communicates, cost->picoseconds, cuts_nothing};
       if (best && !(rank < least)) continue;
       best = &move;
       least = rank;
@@ -253,7 +277,8 @@ class Choice {
     const DTensorSpec& spec = schema_.spec(operand);
     const Term& term = signature_.operands[operand].term;
     for (std::size_t axis = 0; axis < chosen_.size(); ++axis) {
-      if (!same_kind(spec.placements()[axis], chosen_[axis]->operands[operand])) return false;
+      if (!same_but_for_cut(spec.placements()[axis], chosen_[axis]->operands[operand]))
+        return false;
     }
     for (std::size_t dim = 0; dim < term.factors.size(); ++dim) {
       if (spec.dim_cuts()[dim].axes() != cuts_at(term, dim)) return false;
@@ -329,7 +354,6 @@ class Choice {
   const DeviceMesh& mesh_;
   const CostModel& model_;
   std::vector<std::int64_t> bytes_;  // of operands' largest tiles
-  std::vector<std::int64_t> result_bytes_;
   std::vector<bool> is_written_;
   std::vector<const AxisMove*> chosen_;     // per axis
   std::vector<std::vector<CutAxis>> cuts_;  // per factor

@@ -1,3 +1,4 @@
+// Arguments are asked for by kind; a rule that asks for another kind than the op has is our bug.
 #include "tegula/rules/op_schema.h"
 
 #include "tegula/base/error.h"

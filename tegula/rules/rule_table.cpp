@@ -1,3 +1,4 @@
+// Rules are shared and never changed: a call that found one keeps it while the table gets another.
 #include "tegula/rules/rule_table.h"
 
 #include <sstream>

@@ -1,3 +1,5 @@
+// Each rule numbers the dims of self as factors of their own, then says which of them results have,
+// which must stay whole and in which operands the op is linear.
 #include "tegula/rules/signatures.h"
 
 #include <algorithm>

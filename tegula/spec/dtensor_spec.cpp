@@ -4,6 +4,7 @@
 // gone, and a lookup that meets one puts a new object in its place.
 #include "tegula/spec/dtensor_spec.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -104,6 +105,9 @@ struct DTensorSpec::Data {
     for (const Placement& placement : placements) hasher.add(hash_of(placement));
     for (const ShardOrderEntry& entry : order) hasher.add_all(entry.axes);
     hash = hasher.result();
+    is_partial = std::any_of(placements.begin(), placements.end(), [](const Placement& placement) {
+      return owed_reduction(placement).has_value();
+    });
   }
 
   // The dims have simplified their cuts; the placements show them.
@@ -128,6 +132,7 @@ struct DTensorSpec::Data {
   std::vector<DimCut> dim_cuts;
   std::size_t hash = 0;
   std::uint64_t id = 0;
+  bool is_partial = false;
   mutable std::atomic<std::int64_t> references{1};
 };
 
@@ -252,12 +257,7 @@ bool DTensorSpec::is_replicated() const {
 
 bool DTensorSpec::is_sharded() const { return !shard_order().empty(); }
 
-bool DTensorSpec::is_partial() const {
-  for (const Placement& placement : placements()) {
-    if (owed_reduction(placement)) return true;
-  }
-  return false;
-}
+bool DTensorSpec::is_partial() const { return data_->is_partial; }
 
 bool DTensorSpec::has_default_order() const {
   return shard_order() == default_shard_order(placements());

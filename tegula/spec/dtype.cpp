@@ -1,3 +1,4 @@
+// One table of names and sizes; everything is looked up in it.
 #include "tegula/spec/dtype.h"
 
 #include <string>

@@ -1,3 +1,5 @@
+// The default order lists axes as the mesh does; any other order is checked against it, entry by
+// entry.
 #include "tegula/spec/shard_order.h"
 
 #include <algorithm>
@@ -73,20 +75,17 @@ ShardOrder parse_shard_order(std::string_view text) {
   Scanner scan(text, "a shard order", "{0: [1, 0], 2: [2]}");
   ShardOrder order;
   scan.expect("{");
-  if (!scan.next_is("}")) {
-    do {
-      ShardOrderEntry entry;
-      entry.dim = scan.integer();
-      scan.expect(":");
-      scan.expect("[");
-      for (std::int64_t axis : scan.integers_until("]")) {
-        if (axis < 0) scan.fail("axes that are 0 or more");
-        entry.axes.push_back(static_cast<std::size_t>(axis));
-      }
-      order.push_back(std::move(entry));
-    } while (scan.accept(","));
-  }
-  scan.expect("}");
+  scan.list_until("}", [&] {
+    ShardOrderEntry entry;
+    entry.dim = scan.integer();
+    scan.expect(":");
+    scan.expect("[");
+    for (std::int64_t axis : scan.integers_until("]")) {
+      if (axis < 0) scan.fail("axes that are 0 or more");
+      entry.axes.push_back(static_cast<std::size_t>(axis));
+    }
+    order.push_back(std::move(entry));
+  });
   scan.expect_end();
   return order;
 }

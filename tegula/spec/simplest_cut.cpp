@@ -1,3 +1,5 @@
+// Everything that can be told from the lengths of the pieces is checked first; then each list is
+// dropped if it says what is so anyway, and collapsed if all pieces have the same.
 #include "tegula/spec/simplest_cut.h"
 
 #include <algorithm>

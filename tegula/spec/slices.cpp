@@ -1,3 +1,5 @@
+// A slice is what the dims' cuts say, dim by dim. Owners are found the other way round: the shares
+// of each dim fix some coordinates, and what is still free at the end counts through the replicas.
 #include "tegula/spec/slices.h"
 
 #include <algorithm>

@@ -40,16 +40,13 @@ struct WrittenPlacements {
 WrittenPlacements read_placements(Scanner& scan) {
   WrittenPlacements written;
   scan.expect("[");
-  if (scan.accept("]")) return written;
-  do {
+  scan.list_until("]", [&] {
     written.placements.push_back(parse_torch_placement(scan));
     written.places.emplace_back();
-    if (scan.accept("[")) {
-      written.places.back() = scan.integer();
-      scan.expect("]");
-    }
-  } while (scan.accept(","));
-  scan.expect("]");
+    if (!scan.accept("[")) return;
+    written.places.back() = scan.integer();
+    scan.expect("]");
+  });
   return written;
 }
 

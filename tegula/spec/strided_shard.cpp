@@ -1,3 +1,6 @@
+// PyTorch writes an order as split factors: how many pieces later axes had made before this one
+// cut. Reading puts the axes where their factors fit; writing multiplies the ranks that came
+// before.
 #include "tegula/spec/strided_shard.h"
 
 #include <algorithm>
@@ -5,6 +8,7 @@
 #include <optional>
 
 #include "tegula/base/error.h"
+#include "tegula/base/overloaded.h"
 #include "tegula/base/text.h"
 
 namespace tegula {
@@ -38,17 +42,16 @@ std::map<std::int64_t, std::vector<TorchCut>> cuts_by_dim(const DeviceMesh& mesh
                                                           std::int64_t ndim) {
   std::map<std::int64_t, std::vector<TorchCut>> result;
   for (std::size_t axis = 0; axis < placements.size() && axis < mesh.ndim(); ++axis) {
-    std::int64_t dim = 0;
-    std::int64_t factor = 1;
-    if (const auto* strided = std::get_if<StridedShard>(&placements[axis])) {
-      dim = strided->dim;
-      factor = strided->split_factor;
-    } else if (const Shard* shard = as_shard(std::get<Placement>(placements[axis]))) {
-      dim = shard->dim();
-    } else {
-      continue;
-    }
-    result[dim < 0 ? dim + ndim : dim].push_back({axis, mesh.axes()[axis].size, factor});
+    const auto add = [&](std::int64_t dim, std::int64_t factor) {
+      result[dim < 0 ? dim + ndim : dim].push_back({axis, mesh.axes()[axis].size, factor});
+    };
+    std::visit(Overloaded{
+                   [&](const StridedShard& strided) { add(strided.dim, strided.split_factor); },
+                   [&](const Placement& placement) {
+                     if (const Shard* shard = as_shard(placement)) add(shard->dim(), 1);
+                   },
+               },
+               placements[axis]);
   }
   return result;
 }
@@ -125,8 +128,12 @@ DTensorSpec from_torch_placements(const DeviceMesh& mesh, const TorchPlacements&
   check_split_factors(placements);
   Placements plain;
   for (const TorchPlacement& placement : placements) {
-    const auto* strided = std::get_if<StridedShard>(&placement);
-    plain.push_back(strided != nullptr ? Shard(strided->dim) : std::get<Placement>(placement));
+    plain.push_back(
+        std::visit(Overloaded{
+                       [](const StridedShard& strided) -> Placement { return Shard(strided.dim); },
+                       [](const Placement& one) { return one; },
+                   },
+                   placement));
   }
   ShardOrder order;
   for (const auto& [dim, cuts] : cuts_by_dim(mesh, placements, meta.ndim())) {
@@ -167,10 +174,14 @@ TorchPlacements to_torch_placements(const DTensorSpec& spec) {
 std::string to_string(const TorchPlacements& placements) {
   std::vector<std::string> texts;
   for (const TorchPlacement& placement : placements) {
-    const auto* strided = std::get_if<StridedShard>(&placement);
-    texts.push_back(strided == nullptr ? to_string(std::get<Placement>(placement))
-                                       : "_S(" + std::to_string(strided->dim) + ", " +
-                                             std::to_string(strided->split_factor) + ")");
+    texts.push_back(std::visit(Overloaded{
+                                   [](const StridedShard& strided) {
+                                     return "_S(" + std::to_string(strided.dim) + ", " +
+                                            std::to_string(strided.split_factor) + ")";
+                                   },
+                                   [](const Placement& one) { return to_string(one); },
+                               },
+                               placement));
   }
   return "[" + join(texts) + "]";
 }
@@ -190,12 +201,7 @@ TorchPlacements parse_torch_placements(std::string_view text) {
   Scanner scan(text, "PyTorch placements", "[_S(0, 2), S(0)]");
   TorchPlacements placements;
   scan.expect("[");
-  if (!scan.next_is("]")) {
-    do {
-      placements.push_back(parse_torch_placement(scan));
-    } while (scan.accept(","));
-  }
-  scan.expect("]");
+  scan.list_until("]", [&] { placements.push_back(parse_torch_placement(scan)); });
   scan.expect_end();
   return placements;
 }

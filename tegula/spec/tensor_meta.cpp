@@ -1,3 +1,5 @@
+// Shape, strides and their bytes are checked once, when it is made; from then on sums and products
+// of them cannot overflow.
 #include "tegula/spec/tensor_meta.h"
 
 #include <algorithm>

@@ -304,7 +304,7 @@ TEST(LayoutLaw, ASliceIsAnOffsetAndTheFreeModes) {
       const std::int64_t index = each.mode(fixed).size() - 1;
       std::vector<std::optional<std::int64_t>> coordinate(3);
       coordinate[static_cast<std::size_t>(fixed)] = index;
-      const Slice part = slice(each, coordinate);
+      const LayoutSlice part = slice(each, coordinate);
       Table rest = {0, 1, 2};
       std::erase(rest, fixed);
       ASSERT_EQ(part.layout, select(each, rest));
@@ -616,10 +616,10 @@ TEST(Layout, InversesOfATranspositionAreTranspositions) {
 }
 
 TEST(Layout, ASliceHoldsWhatIsLeftFree) {
-  const Slice row = slice(layout("(2, (3, 4)):(12, (4, 1))"), {1, std::nullopt});
+  const LayoutSlice row = slice(layout("(2, (3, 4)):(12, (4, 1))"), {1, std::nullopt});
   EXPECT_EQ(to_string(row.layout), "((3, 4)):((4, 1))");
   EXPECT_EQ(row.offset, 12);
-  const Slice point = slice(Layout(IntTuple{2, 3}), {1, 2});
+  const LayoutSlice point = slice(Layout(IntTuple{2, 3}), {1, 2});
   EXPECT_EQ(point.layout, Layout());
   EXPECT_EQ(point.offset, 5);
 }

@@ -155,6 +155,23 @@ TEST(Propagate, AnAxisOfATensorWithoutThatDimIsLeftAlone) {
             "[S(0), S(1)], [R, R] -> [S(0), S(1)]");
 }
 
+// The whole product has 1 MiB, which is more than it takes to gather the first operand's tile of
+// 512 KiB; but dp cuts it 64 ways.
+TEST(Propagate, ADebtIsAsLargeAsTheTileThatOwesIt) {
+  const std::vector<std::string> tensors = {"f32[4096, 4096]", "f32[4096, 64]"};
+  EXPECT_EQ(decision(on("dp=64, tp=2", "mm", tensors, {"S(0), S(1)", "R, S(1)"})),
+            "[S(0), S(1)], [R, S(0)] -> [S(0), P(sum)]");
+}
+
+TEST(Propagate, ADebtCountsTheBytesOfItsElements) {
+  const auto decided = [&](const std::string& type) {
+    return decision(
+        on("tp=2", "mm", {type + "[1024, 1024]", type + "[1024, 1024]"}, {"S(1)", "S(1)"}));
+  };
+  EXPECT_EQ(decided("f32"), decided("f64"));
+  EXPECT_EQ(decided("f32"), decided("bf16"));
+}
+
 // What is written ------------------------------------------------------------------------------
 
 TEST(Propagate, WhatIsWrittenStaysWhereItIs) {

@@ -35,7 +35,7 @@ int run_agent(const std::vector<std::string>& words) {
                                     tegula::join({words.begin() + 2, words.end()}, " "));
 }
 
-int dispatch(int argc, char** argv) {
+int run_command(int argc, char** argv) {
   CLI::App app("Distributed tensors for C++ on libtorch", "tegula");
   app.require_subcommand(1);
   app.set_help_all_flag("--help-all", "Show the help of every command");
@@ -124,7 +124,7 @@ int dispatch(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return dispatch(argc, argv);
+    return run_command(argc, argv);
   } catch (const tegula::UsageError& error) {
     std::cerr << error.what() << '\n';
     return kWrongCall;

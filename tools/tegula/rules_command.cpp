@@ -1,15 +1,17 @@
-// The rules of operators, with the moves that one axis may make in an example call.
+// The rules of operators, with the moves that one axis may make in an example call; and of views.
 #include <algorithm>
 #include <map>
 #include <ostream>
 
 #include "tegula/base/error.h"
+#include "tegula/base/overloaded.h"
 #include "tegula/base/table.h"
 #include "tegula/base/text.h"
 #include "tegula/ops/families.h"
 #include "tegula/rules/axis_moves.h"
 #include "tegula/rules/rule_example.h"
 #include "tools/tegula/commands.h"
+#include "tools/tegula/view_rules.h"
 
 namespace tegula::cli {
 namespace {
@@ -34,9 +36,13 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+// Names that differ in at most a third of the letters; empty if there are none.
 std::string nearest_to(const std::string& name, const std::vector<std::string>& ops) {
   std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& op : ops) ranked.emplace_back(distance(name, base_of(op)), op);
+  for (const std::string& op : ops) {
+    const std::size_t letters = distance(name, base_of(op));
+    if (3 * letters <= name.size()) ranked.emplace_back(letters, op);
+  }
   std::sort(ranked.begin(), ranked.end());
   ranked.resize(std::min<std::size_t>(ranked.size(), 3));
   std::vector<std::string> names;
@@ -44,7 +50,8 @@ std::string nearest_to(const std::string& name, const std::vector<std::string>& 
   return join(names);
 }
 
-// The op of this name; otherwise its overloads, with a leading _ if there are none without.
+// The op of this name; otherwise its overloads, with a leading _ if there are none without. None if
+// no op is called so.
 std::vector<std::string> ops_named(const std::string& name, const std::vector<std::string>& ops) {
   for (const std::string& wanted : {name, "_" + name}) {
     std::vector<std::string> found;
@@ -53,8 +60,18 @@ std::vector<std::string> ops_named(const std::string& name, const std::vector<st
     }
     if (!found.empty()) return found;
   }
-  throw UsageError("no rule is known for " + in_quotes(name))
-      .hint("near to it: " + nearest_to(name, ops) + "; tegula rules lists them all");
+  return {};
+}
+
+// Not every op has a rule; a name that is nearly one that has is taken for a mistake.
+void show_no_rule(const std::string& name, const std::vector<std::string>& ops, std::ostream& out) {
+  const std::string near = nearest_to(name, ops);
+  if (!near.empty()) {
+    throw UsageError("no rule is known for " + in_quotes(name))
+        .hint("near to it: " + near + "; tegula rules lists them all");
+  }
+  out << "op      " << name << "\nno rule: gathers; every rank computes the whole\n"
+      << "        (unless libtorch makes the op of others, which have their own rules)\n";
 }
 
 // One rule ------------------------------------------------------------------------------------
@@ -75,12 +92,22 @@ std::string name_of(Factor factor, const Signature& signature, const Rule& rule)
   return "a dim of the results";
 }
 
+std::string debt_of(const Placement& result) {
+  return std::visit(
+      Overloaded{
+          [](const Replicate&) { return std::string(); },
+          [](const Shard&) { return std::string(); },
+          [](const Partial& partial) {
+            return ": a " + std::string(tegula::name_of(partial.op())) + " is owed";
+          },
+          [](const MaskPartial&) { return std::string(": each rank looks up what it has"); },
+      },
+      result);
+}
+
 std::string debts_of(const AxisMove& move) {
   for (const Placement& result : move.results) {
-    if (std::holds_alternative<MaskPartial>(result)) return ": each rank looks up what it has";
-    if (const auto op = owed_reduction(result)) {
-      return ": a " + std::string(tegula::name_of(*op)) + " is owed";
-    }
+    if (owed_reduction(result)) return debt_of(result);
   }
   return "";
 }
@@ -120,6 +147,11 @@ void show_moves(const Rule& rule, std::ostream& out) {
   table.print(out);
 }
 
+void show_rule(const Rule& rule, std::ostream& out) {
+  out << "op      " << rule.op << "\nrule    " << rule.text << '\n';
+  show_moves(rule, out);
+}
+
 // All of them ---------------------------------------------------------------------------------
 
 constexpr std::size_t kTextWidth = 28;
@@ -151,23 +183,42 @@ void show_family(const RuleFamily& family, std::ostream& out) {
   for (const auto& [text, ops] : by_text) show_ops(text, ops, out);
 }
 
+void show_views(std::ostream& out) {
+  std::map<std::string, std::vector<std::string>> by_text;
+  for (const ViewRule& rule : view_rules()) {
+    std::vector<std::string>& ops = by_text[rule.text];
+    ops.insert(ops.end(), rule.ops.begin(), rule.ops.end());
+  }
+  out << "views (no data moves)\n";
+  for (const auto& [text, ops] : by_text) show_ops(text, ops, out);
+}
+
 }  // namespace
 
 int show_rules(const RulesCall& call, std::ostream& out) {
-  const RuleTable& rules = rule_table();
-  const std::vector<std::string> known = rules.ops();
-  std::vector<std::string> asked;
-  for (const std::string& name : call.names) {
-    for (const std::string& op : ops_named(name, known)) asked.push_back(op);
-  }
-  for (std::size_t k = 0; k < asked.size(); ++k) {
-    if (k > 0) out << '\n';
-    const auto rule = rules.find(asked[k]);
-    out << "op      " << rule->op << "\nrule    " << rule->text << '\n';
-    show_moves(*rule, out);
-  }
   if (call.names.empty()) {
     for (const RuleFamily& family : rule_families()) show_family(family, out);
+    show_views(out);
+    return 0;
+  }
+  bool is_first = true;
+  const auto separate = [&] {
+    if (!std::exchange(is_first, false)) out << '\n';
+  };
+  const std::vector<std::string> known = rule_table().ops();
+  for (const std::string& name : call.names) {
+    const std::vector<std::string> ops = ops_named(name, known);
+    for (const std::string& op : ops) {
+      separate();
+      show_rule(*rule_table().find(op), out);
+    }
+    if (!ops.empty()) continue;
+    separate();
+    if (const ViewRule* view = find_view_rule(name)) {
+      show_view_rule(name, *view, out);
+    } else {
+      show_no_rule(name, known, out);
+    }
   }
   return 0;
 }

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "tegula/base/error.h"
+#include "tegula/base/launch.h"
 #include "tegula/base/text.h"
 #include "tools/tegula/mpi_nodes.h"
 #include "tools/tegula/random_name.h"
@@ -57,23 +58,17 @@ void check(const RunOptions& options) {
   }
 }
 
-void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
-
 void set_rendezvous(const RunOptions& options) {
   if (options.nodes == 1) return;
   const std::size_t colon = options.rendezvous.rfind(':');
-  set("MASTER_ADDR", options.rendezvous.substr(0, colon));
-  set("MASTER_PORT", options.rendezvous.substr(colon + 1));
+  launch::set_variable(launch::kStoreHost, options.rendezvous.substr(0, colon));
+  launch::set_variable(launch::kStorePort, options.rendezvous.substr(colon + 1));
 }
 
-void set_environment(const RunOptions& options, int rank, const std::string& job) {
-  set("TEGULA_RANK", std::to_string(options.node_rank * options.ranks + rank));
-  set("TEGULA_WORLD_SIZE", std::to_string(options.nodes * options.ranks));
-  set("TEGULA_LOCAL_RANK", std::to_string(rank));
-  set("TEGULA_LOCAL_WORLD_SIZE", std::to_string(options.ranks));
-  set("TEGULA_JOB", job);
-  if (!options.backend.empty()) set("TEGULA_BACKEND", options.backend);
-  if (options.timeout) set("TEGULA_TIMEOUT", std::to_string(*options.timeout));
+// What does not tell the ranks apart.
+void set_options(const RunOptions& options) {
+  if (!options.backend.empty()) launch::set_variable(launch::kBackend, options.backend);
+  if (options.timeout) launch::set_variable(launch::kTimeout, std::to_string(*options.timeout));
   set_rendezvous(options);
 }
 
@@ -89,7 +84,8 @@ std::vector<std::string> mpi_command(const RunOptions& options, const Switchboar
                                    switchboard->agent_command()});
   }
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  for (const char* name : {"TEGULA_BACKEND", "TEGULA_TIMEOUT", "MASTER_ADDR", "MASTER_PORT"}) {
+  for (const char* name :
+       {launch::kBackend, launch::kTimeout, launch::kStoreHost, launch::kStorePort}) {
     if (std::getenv(name) != nullptr) command.insert(command.end(), {"-x", name});
   }
   command.insert(command.end(), options.command.begin(), options.command.end());
@@ -110,13 +106,12 @@ std::vector<std::string> mpi_command(const RunOptions& options, const Switchboar
     dup2(nothing, 0);
   }
   std::vector<std::string> command = options.command;
+  set_options(options);
   if (options.backend == "mpi") {
-    set("TEGULA_BACKEND", "mpi");
-    if (options.timeout) set("TEGULA_TIMEOUT", std::to_string(*options.timeout));
-    set_rendezvous(options);
     command = mpi_command(options, switchboard);
   } else {
-    set_environment(options, rank, job);
+    launch::set_launch({options.node_rank * options.ranks + rank, options.nodes * options.ranks,
+                        rank, options.ranks, job});
   }
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
@@ -174,9 +169,9 @@ class Launch {
 // A rank writes to a pipe and cannot know whether somebody watches.
 void tell_of_terminal() {
   if (isatty(STDOUT_FILENO) != 0) {
-    set("TEGULA_TERMINAL", "1");
+    launch::set_variable(launch::kTerminal, "1");
   } else {
-    unsetenv("TEGULA_TERMINAL");
+    unsetenv(launch::kTerminal);
   }
 }
 
@@ -307,7 +302,7 @@ int Launch::run_group() {
     wait_for_events();
     if (kill_time_ && Clock::now() > *kill_time_ && is_any_running()) stop_all(SIGKILL);
     if (is_any_running()) continue;
-    // Somebody who holds a pipe open does not hold us.
+    // A process that outlives its rank may hold the pipe open; its output is not waited for.
     if (!all_ended) all_ended = Clock::now();
     if (Clock::now() - *all_ended > 1s) break;
   }

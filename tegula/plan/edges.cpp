@@ -1,9 +1,9 @@
 // The idea: take the state apart once, then change only the ten bits of the axes that move and the
 // lengths of the one or two dims that they leave and come to. Where all cuts are even, the order of
 // the axes changes neither lengths nor cost: the bits of all orders are looked up in a table.
-#include "tegula/plan/moves.h"
+#include "tegula/plan/edges.h"
 
-#include <bit>
+#include "tegula/plan/search_steps.h"
 
 namespace tegula {
 namespace {
@@ -13,11 +13,6 @@ using Symbol = StateSpace::Symbol;
 constexpr std::uint64_t kNothing = 0;
 
 constexpr std::uint32_t bit(std::uint8_t slot) { return 1U << slot; }
-
-template <class Visit>
-void for_each_slot(std::uint32_t slots, Visit visit) {
-  for (; slots != 0; slots &= slots - 1) visit(static_cast<std::uint8_t>(std::countr_zero(slots)));
-}
 
 bool is_owed(std::uint8_t symbol) {
   return symbol == Symbol::kOwedAtFrom || symbol == Symbol::kOwedAtTo;
@@ -31,22 +26,16 @@ bool matches(const StateSpace::Row& row, const StateSpace::Row& end, std::size_t
   return true;
 }
 
-bool is_even(const StateSpace::Row& row) {
-  for (std::size_t place = 0; place < row.count; ++place) {
-    if (StateSpace::cut_of(row.cutters[place].symbol) != StateSpace::kEven) return false;
-  }
-  return true;
-}
-
 // The same ten bits for each of the slots.
 std::uint64_t spread(std::uint32_t slots, std::uint64_t bits) {
   std::uint64_t result = 0;
-  for_each_slot(slots, [&](std::uint8_t slot) { result |= bits << (10U * slot); });
+  for_each_slot(slots,
+                [&](std::uint8_t slot) { result |= bits << (StateSpace::kSlotBits * slot); });
   return result;
 }
 
 constexpr std::uint64_t place_bits(std::uint8_t slot, std::uint64_t place) {
-  return place << (10U * slot + 7U);
+  return place << (StateSpace::kSlotBits * slot + StateSpace::kSymbolBits);
 }
 
 void list_orders(std::uint32_t waiting, std::uint64_t place, std::uint64_t bits,
@@ -59,7 +48,7 @@ void list_orders(std::uint32_t waiting, std::uint64_t place, std::uint64_t bits,
 
 }  // namespace
 
-Moves::Moves(const StateSpace& space, const CostModel& model) : space_(space) {
+Edges::Edges(const StateSpace& space, const CostModel& model) : space_(space) {
   std::vector<std::size_t> axes;
   for (Slots slots = 0; slots < 1U << space.slots().size(); ++slots) {
     axes.clear();
@@ -68,32 +57,30 @@ Moves::Moves(const StateSpace& space, const CostModel& model) : space_(space) {
     orders_.emplace_back();
     list_orders(slots, 0, 0, orders_.back());
   }
-  for (const StateSpace::Dim& dim : space.dims()) {
-    is_even_.push_back(is_even(dim.from) && is_even(dim.to));
-  }
 }
 
-const std::vector<Move>& Moves::from(DistState state) {
+const std::vector<Edge>& Edges::from(DistState state) {
   state_ = state;
   space_.take_apart(state, view_);
   owed_class_ = space_.fixed_owed_class();
   for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
     if (is_owed(view_.symbols[slot])) owed_class_ = space_.owed_class(slot, view_.symbols[slot]);
   }
-  moves_.clear();
+  edges_.clear();
   ends_.clear();
   leave_dims();
   reduce();
   leave_replicas();
-  return moves_;
+  return edges_;
 }
 
-void Moves::leave_dims() {
+void Edges::leave_dims() {
   for (std::size_t dim = 0; dim < space_.dims().size(); ++dim) {
     const StateSpace::View::Cutters& row = view_.dims[dim];
     Slots slots = 0;
     for (std::size_t first = row.count; first-- > 0;) {
-      const std::uint8_t slot = row.cutters[first].slot;
+      const auto [slot, symbol] = row.cutters[first];
+      if (StateSpace::cut_of(symbol) == StateSpace::kCutOfTo) break;
       slots |= bit(slot);
       if (!can_act_together(slots)) break;
       const std::int64_t length = row.lengths[first];
@@ -101,19 +88,19 @@ void Moves::leave_dims() {
       for_each_slot(slots, [&](std::uint8_t one) {
         replicated = StateSpace::with(replicated, one, Symbol::kReplicate);
       });
-      add({StepKind::AllGather, slots, dim, length}, replicated);
-      go_to_dims({StepKind::AllToAll, slots, dim, length});
+      add({kGather, slots, dim, length}, replicated);
+      go_to_dims({kTurn, slots, dim, length});
       reorder(slots, dim, first);
       if (first + 1 != row.count) continue;
       const std::uint8_t goal = space_.goal_of(slot);
       if (can_owe_in_the_end(slot) && space_.owed_op(slot, goal) == ReduceOp::Sum) {
-        add({StepKind::Pad, slots, dim, length}, StateSpace::with(state_, slot, goal));
+        add({kPad, slots, dim, length}, StateSpace::with(state_, slot, goal));
       }
     }
   }
 }
 
-void Moves::reduce() {
+void Edges::reduce() {
   for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
     if (!is_owed(view_.symbols[slot])) continue;
     // Every set of axes is met once, at its first.
@@ -122,37 +109,34 @@ void Moves::reduce() {
       if (can_act_together(bit(slot) | more)) reduce(bit(slot) | more);
       if (more == 0) break;
     }
-    const Placement* now = space_.slots()[slot].owed[view_.symbols[slot] - 1U];
-    const Placement* then = space_.slots()[slot].owed[1];
-    if (view_.symbols[slot] == Symbol::kOwedAtFrom && then != nullptr &&
-        std::holds_alternative<MaskPartial>(*now) && owed_reduction(*then) == ReduceOp::Sum) {
-      add({StepKind::Rename, bit(slot), kNoDim, 0},
-          StateSpace::with(state_, slot, Symbol::kOwedAtTo));
+    const auto [now, then] = space_.slots()[slot].owed;
+    if (view_.symbols[slot] != Symbol::kOwedAtFrom || then == nullptr) continue;
+    if (const std::optional<StepKind> kind = step_kind(*now, *then)) {
+      add({*kind, bit(slot), kNoDim, 0}, StateSpace::with(state_, slot, Symbol::kOwedAtTo));
     }
   }
 }
 
-void Moves::reduce(Slots slots) {
+void Edges::reduce(Slots slots) {
   DistState replicated = state_;
   for_each_slot(slots, [&](std::uint8_t one) {
     replicated = StateSpace::with(replicated, one, Symbol::kReplicate);
   });
-  add({StepKind::AllReduce, slots, kNoDim, 0}, replicated);
-  go_to_dims({StepKind::ReduceScatter, slots, kNoDim, 0});
+  add({kReduce, slots, kNoDim, 0}, replicated);
+  go_to_dims({kReduceScatter, slots, kNoDim, 0});
 }
 
-void Moves::leave_replicas() {
+void Edges::leave_replicas() {
   for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
     if (view_.symbols[slot] != Symbol::kReplicate) continue;
-    go_to_dims({StepKind::Slice, bit(slot), kNoDim, 0});
+    go_to_dims({kSlice, bit(slot), kNoDim, 0});
     if (can_owe_in_the_end(slot)) {
-      add({StepKind::Owe, bit(slot), kNoDim, 0},
-          StateSpace::with(state_, slot, space_.goal_of(slot)));
+      add({kOwe, bit(slot), kNoDim, 0}, StateSpace::with(state_, slot, space_.goal_of(slot)));
     }
   }
 }
 
-Moves::Slots Moves::owing_like(std::uint8_t slot) const {
+Edges::Slots Edges::owing_like(std::uint8_t slot) const {
   const ReduceOp op = space_.owed_op(slot, view_.symbols[slot]);
   Slots alike = 0;
   for (std::uint8_t other = 0; other < space_.slot_count(); ++other) {
@@ -162,22 +146,22 @@ Moves::Slots Moves::owing_like(std::uint8_t slot) const {
   return alike;
 }
 
-bool Moves::can_owe_in_the_end(std::uint8_t slot) const {
+bool Edges::can_owe_in_the_end(std::uint8_t slot) const {
   const int goal = space_.owed_class(slot, space_.goal_of(slot));
   return goal >= 0 && (owed_class_ < 0 || owed_class_ == goal);
 }
 
-bool Moves::can_act_together(Slots slots) const {
+bool Edges::can_act_together(Slots slots) const {
   if (std::has_single_bit(slots)) return true;
   bool can = true;
   for_each_slot(slots, [&](std::uint8_t slot) { can = can && space_.slots()[slot].can_merge; });
   return can;
 }
 
-void Moves::go_to_dims(const Departure& departure) {
+void Edges::go_to_dims(const Departure& departure) {
   for (std::size_t dim = 0; dim < space_.dims().size(); ++dim) {
     if (dim == departure.dim) continue;
-    if (is_even_[dim]) {
+    if (space_.is_even(dim)) {
       go_to_evenly(departure, dim, view_.dims[dim].count, kNothing);
     } else {
       arrive(departure, arrival_at(dim, view_.dims[dim].count), departure.slots);
@@ -186,12 +170,12 @@ void Moves::go_to_dims(const Departure& departure) {
 }
 
 // The first of them has to change, else the others could do so without it.
-void Moves::reorder(Slots slots, std::size_t dim, std::size_t first) {
+void Edges::reorder(Slots slots, std::size_t dim, std::size_t first) {
   const bool is_one = std::has_single_bit(slots);
-  const Departure departure{is_one ? StepKind::AllToAll : StepKind::Permute, slots, kNoDim, 0};
-  if (is_even_[dim]) {
+  const Departure departure{is_one ? kTurn : StepKind::Permute, slots, kNoDim, 0};
+  if (space_.is_even(dim)) {
     const std::uint8_t old = view_.dims[dim].cutters[first].slot;
-    if (!is_one) go_to_evenly(departure, dim, first, place_bits(old, 7));
+    if (!is_one) go_to_evenly(departure, dim, first, place_bits(old, StateSpace::kPlaceMask));
     return;
   }
   const Arrival empty = arrival_at(dim, first);
@@ -204,12 +188,12 @@ void Moves::reorder(Slots slots, std::size_t dim, std::size_t first) {
 }
 
 // Behind the first `count` axes that cut the dim, in all orders that have one of the bits `unlike`.
-void Moves::go_to_evenly(const Departure& departure, std::size_t dim, std::size_t count,
+void Edges::go_to_evenly(const Departure& departure, std::size_t dim, std::size_t count,
                          std::uint64_t unlike) {
   const std::size_t first = ends_.size();
   const std::uint8_t symbol = StateSpace::shard_symbol(dim, StateSpace::kEven);
-  const std::uint64_t others = state_.bits & ~spread(departure.slots, 0x3ff);
-  const std::uint64_t behind = spread(departure.slots, symbol | count << 7U);
+  const std::uint64_t others = state_.bits & ~spread(departure.slots, StateSpace::kSlotMask);
+  const std::uint64_t behind = spread(departure.slots, symbol | count << StateSpace::kSymbolBits);
   for (std::uint64_t order : orders_[departure.slots]) {
     if (unlike == kNothing || (order & unlike) != 0) ends_.push_back({others + behind + order});
   }
@@ -218,7 +202,7 @@ void Moves::go_to_evenly(const Departure& departure, std::size_t dim, std::size_
   close(departure, first, dim, length / ranks + (length % ranks == 0 ? 0 : 1));
 }
 
-Moves::Arrival Moves::arrival_at(std::size_t dim, std::size_t count) const {
+Edges::Arrival Edges::arrival_at(std::size_t dim, std::size_t count) const {
   const StateSpace::View::Cutters& row = view_.dims[dim];
   return {dim,
           count,
@@ -229,13 +213,14 @@ Moves::Arrival Moves::arrival_at(std::size_t dim, std::size_t count) const {
 }
 
 template <class Visit>
-void Moves::for_each_cut(const Arrival& arrival, std::uint8_t slot, Visit visit) const {
+void Edges::for_each_cut(const Arrival& arrival, std::uint8_t slot, Visit visit) const {
   const StateSpace::Dim& dim = space_.dims()[arrival.dim];
   const auto next_is = [&](const StateSpace::Row& end, StateSpace::Cutter cutter) {
     return arrival.count < end.count && end.cutters[arrival.count] == cutter;
   };
   for (StateSpace::CutOf cut : {StateSpace::kEven, StateSpace::kCutOfFrom, StateSpace::kCutOfTo}) {
     const StateSpace::Cutter cutter{slot, StateSpace::shard_symbol(arrival.dim, cut)};
+    if (cut == StateSpace::kCutOfFrom && cutter.symbol != space_.goal_of(slot)) continue;
     Arrival next = arrival;
     next.is_as_from = arrival.is_as_from && next_is(dim.from, cutter);
     next.is_as_to = arrival.is_as_to && next_is(dim.to, cutter);
@@ -247,7 +232,7 @@ void Moves::for_each_cut(const Arrival& arrival, std::uint8_t slot, Visit visit)
   }
 }
 
-void Moves::arrive(const Departure& departure, const Arrival& arrival, Slots waiting) {
+void Edges::arrive(const Departure& departure, const Arrival& arrival, Slots waiting) {
   if (waiting == 0) {
     add(departure, arrival.state, arrival.dim, arrival.length);
     return;
@@ -258,16 +243,16 @@ void Moves::arrive(const Departure& departure, const Arrival& arrival, Slots wai
   });
 }
 
-void Moves::add(const Departure& departure, DistState to, std::size_t dim, std::int64_t length) {
+void Edges::add(const Departure& departure, DistState to, std::size_t dim, std::int64_t length) {
   ends_.push_back(to);
   close(departure, ends_.size() - 1, dim, length);
 }
 
-void Moves::close(const Departure& departure, std::size_t first, std::size_t dim,
+void Edges::close(const Departure& departure, std::size_t first, std::size_t dim,
                   std::int64_t length) {
   const std::int64_t bytes = space_.bytes_with(view_, departure.dim, departure.length, dim, length);
   const StepCost cost = cost_of(departure.kind, rates_[departure.slots], view_.bytes, bytes);
-  moves_.push_back({cost.picoseconds, peak_of(view_.bytes, bytes),
+  edges_.push_back({cost.picoseconds, peak_of(view_.bytes, bytes),
                     static_cast<std::uint32_t>(first),
                     static_cast<std::uint32_t>(ends_.size() - first)});
 }

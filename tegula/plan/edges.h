@@ -8,6 +8,10 @@
 //
 // "To a dim" is behind the axes that cut it, in every order. Several axes form one group; axes that
 // ask for a backend of their own move alone. step_at (tile_step.h) knows every one of these steps.
+//
+// Left out is what is never cheaper, since no tile is smaller than an even one: an axis does not
+// come to a cut of the first state that the goal does not have, and does not leave a cut of the
+// goal that it has come to.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +25,31 @@ namespace tegula {
 
 // One step that may end in any of several states, which differ only in the order of the axes that
 // move.
-struct Move {
+struct Edge {
   std::int64_t picoseconds = 0;
   std::int64_t peak_bytes = 0;
   std::uint32_t first = 0;  // of its ends
   std::uint32_t count = 0;
 };
 
-class Moves {
+class Edges {
  public:
   // The space outlives it.
-  Moves(const StateSpace& space, const CostModel& model);
+  Edges(const StateSpace& space, const CostModel& model);
 
-  // All moves from a state; valid until the next call. O(ends).
-  const std::vector<Move>& from(DistState state);
-  // Of a move that the last call gave.
-  std::span<const DistState> ends(const Move& move) const {
-    return {ends_.data() + move.first, move.count};
+  // By the slots of a group.
+  const std::vector<Rates>& rates() const { return rates_; }
+
+  // All edges from a state; valid until the next call. O(ends).
+  const std::vector<Edge>& from(DistState state);
+  // Of an edge that the last call gave.
+  std::span<const DistState> ends(const Edge& edge) const {
+    return {ends_.data() + edge.first, edge.count};
   }
 
  private:
   using Slots = std::uint32_t;  // one bit each
-  // What the moves of some axes from one place to another have in common.
+  // What the edges of some axes from one place to another have in common.
   struct Departure {
     StepKind kind;
     Slots slots;
@@ -78,17 +85,16 @@ class Moves {
   void arrive(const Departure& departure, const Arrival& arrival, Slots waiting);
   void add(const Departure& departure, DistState to, std::size_t dim = kNoDim,
            std::int64_t length = 0);
-  // Ends from `first` on are those of a new move.
+  // Ends from `first` on are those of a new edge.
   void close(const Departure& departure, std::size_t first, std::size_t dim, std::int64_t length);
 
   const StateSpace& space_;
   std::vector<Rates> rates_;                        // by the slots of a group
   std::vector<std::vector<std::uint64_t>> orders_;  // likewise: the bits of their places 0, 1, ...
-  std::vector<bool> is_even_;                       // by dim: both ends cut it evenly
   DistState state_;
   StateSpace::View view_;
   int owed_class_ = -1;
-  std::vector<Move> moves_;
+  std::vector<Edge> edges_;
   std::vector<DistState> ends_;
 };
 

@@ -1,0 +1,27 @@
+// What the planner's search and its bound both speak of: the kinds of steps, by the transitions
+// that they make, and sets of slots.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "tegula/plan/transition.h"
+
+namespace tegula {
+
+// From the table of transitions.
+inline constexpr StepKind kGather = *step_kind(PlacementKind::Shard, PlacementKind::Replicate);
+inline constexpr StepKind kTurn = *step_kind(PlacementKind::Shard, PlacementKind::Shard);
+inline constexpr StepKind kPad = *step_kind(PlacementKind::Shard, PlacementKind::Partial);
+inline constexpr StepKind kReduce = *step_kind(PlacementKind::Partial, PlacementKind::Replicate);
+inline constexpr StepKind kReduceScatter = *step_kind(PlacementKind::Partial, PlacementKind::Shard);
+inline constexpr StepKind kSlice = *step_kind(PlacementKind::Replicate, PlacementKind::Shard);
+inline constexpr StepKind kOwe = *step_kind(PlacementKind::Replicate, PlacementKind::Partial);
+
+// The slots whose bits are set, in order.
+template <class Visit>
+void for_each_slot(std::uint32_t slots, Visit visit) {
+  for (; slots != 0; slots &= slots - 1) visit(static_cast<std::uint8_t>(std::countr_zero(slots)));
+}
+
+}  // namespace tegula
