@@ -62,6 +62,21 @@ void measure_ours(const Group& group, const Size& size, const std::string& suffi
   }
 }
 
+// A list of small tensors, as gradients of small layers are: in one call, and one by one.
+void measure_list(const Group& group, std::vector<Measurement>& found) {
+  constexpr Repeats kRepeats{20, 9};
+  const std::vector<at::Tensor> list(50, at::ones({1024}));
+  const std::string name =
+      "all-reduce 50 tensors of 4KiB " + std::to_string(group.size()) + " ranks";
+  const double coalesced =
+      time_of(group, kRepeats, [&] { group.all_reduce_coalesced(list, ReduceOp::Sum); });
+  const double single = time_of(group, kRepeats, [&] {
+    for (const at::Tensor& tensor : list) group.all_reduce(tensor, ReduceOp::Sum);
+  });
+  found.push_back({"comm", name, "tegula", coalesced, "us"});
+  found.push_back({"comm", name, "single calls", single, "us"});
+}
+
 void measure_gloo(const World& world, const Group& clock, const Size& size,
                   const std::string& suffix, std::vector<Measurement>& found) {
   const Group group = world.group(clock.ranks(), {"bench", "gloo", std::nullopt});
@@ -94,6 +109,7 @@ std::vector<Measurement> measure(const World& world) {
     measure_ours(group, size, suffix, found);
     measure_gloo(world, group, size, suffix, found);
   }
+  measure_list(group, found);
   return found;
 }
 

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "tegula/base/error.h"
+#include "tegula/base/launch.h"
 
 namespace tegula::bench {
 namespace {
@@ -55,9 +56,7 @@ std::string receive(int pipe_end) {
 
 [[noreturn]] void be_rank(const Job& job, int rank, const std::string& name,
                           const RankProgram& program, int results) {
-  setenv("TEGULA_RANK", std::to_string(rank).c_str(), 1);
-  setenv("TEGULA_WORLD_SIZE", std::to_string(job.ranks).c_str(), 1);
-  setenv("TEGULA_JOB", name.c_str(), 1);
+  launch::set_launch({rank, job.ranks, rank, job.ranks, name});
   at::set_num_threads(job.threads);
   bind_to_processor(job, rank);
   int code = 0;

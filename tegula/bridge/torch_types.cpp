@@ -1,6 +1,7 @@
 #include "tegula/bridge/torch_types.h"
 
 #include <string>
+#include <vector>
 
 #include "tegula/base/error.h"
 
@@ -19,16 +20,29 @@ static_assert(static_cast<int>(DType::U64) == static_cast<int>(at::kUInt64));
 
 }  // namespace
 
+bool libtorch_has(DType dtype) {
+  // Undefined comes after the last element type, and has the number of one in newer libtorches.
+  return static_cast<int>(dtype) < static_cast<int>(at::ScalarType::Undefined);
+}
+
 DType dtype_of(at::ScalarType type) {
-  for (DType dtype : all_dtypes()) {
-    if (static_cast<int>(dtype) == static_cast<int>(type)) return dtype;
+  static const std::vector<bool> is_known = [] {
+    std::vector<bool> known(128);
+    for (DType dtype : all_dtypes()) {
+      if (libtorch_has(dtype)) known[static_cast<std::size_t>(dtype)] = true;
+    }
+    return known;
+  }();
+  const auto number = static_cast<std::size_t>(type);
+  if (number < is_known.size() && is_known[number]) {
+    return static_cast<DType>(type);
   }
   throw UsageError("tensors of " + std::string(c10::toString(type)) + " have no distributed form")
       .hint("convert the tensor to a plain number type first");
 }
 
 at::ScalarType scalar_type_of(DType dtype) {
-  if (static_cast<int>(dtype) >= static_cast<int>(at::ScalarType::NumOptions)) {
+  if (!libtorch_has(dtype)) {
     throw UsageError("this libtorch has no element type " + std::string(name_of(dtype)))
         .hint("use a newer libtorch or another element type");
   }
@@ -38,5 +52,12 @@ at::ScalarType scalar_type_of(DType dtype) {
 TensorMeta meta_of(const at::Tensor& tensor) {
   return {tensor.sizes().vec(), tensor.strides().vec(), dtype_of(tensor.scalar_type())};
 }
+
+at::Device device_of(const DeviceMesh& mesh) {
+  const std::string& type = mesh.device_type();
+  return type == "cpu" ? host_device() : at::Device(type);  // reading a name takes long
+}
+
+at::Device host_device() { return at::kCPU; }
 
 }  // namespace tegula

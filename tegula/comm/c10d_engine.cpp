@@ -1,15 +1,20 @@
 // An all-reduce is an exchange of chunks, a local reduction in the order of the ranks, and a gather
 // of the chunks: 2(n-1)/n of the tensor per rank, as good as any. Small tensors are gathered whole
-// and reduced by everybody.
+// and reduced by everybody. The tensors of a coalesced call are packed one after the other
+// (flat_layout.h) and moved as one.
 #include "tegula/comm/c10d_engine.h"
 
 #include <ATen/ATen.h>
 
 #include <cstring>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "tegula/comm/flat_layout.h"
 #include "tegula/comm/reduce.h"
 
 namespace tegula::comm {
@@ -20,6 +25,8 @@ using Pieces = std::span<const Piece>;
 
 constexpr Bytes kReducedTogether = 32 << 10;
 constexpr Bytes kLine = 64;
+// Messages that carry their shape have tags of their own, from here on.
+constexpr int kShapedTags = 1 << 20;
 
 at::Tensor bytes_at(const std::byte* memory, Bytes bytes) {
   return at::from_blob(const_cast<std::byte*>(memory), {bytes}, at::kByte);
@@ -87,7 +94,7 @@ class C10dEngine final : public Engine {
       : backend_(std::move(backend)), options_(std::move(options)) {}
 
   std::string_view name() const override { return options_.engine; }
-  c10::intrusive_ptr<c10d::Backend> backend() const override { return backend_; }
+  c10::intrusive_ptr<c10d::Backend> backend() override { return backend_; }
   Worker& worker() override { return worker_; }
   void set_timeout(std::chrono::milliseconds timeout) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -102,6 +109,9 @@ class C10dEngine final : public Engine {
                   std::int64_t count) override;
   void all_gather(const Call& call, const Piece& from, Pieces to) override;
   void reduce_scatter(const Call& call, Pieces from, const Piece& to) override;
+  void all_reduce_coalesced(const Call& call, TensorList tensors) override;
+  void all_gather_coalesced(const Call& call, TensorList tensors) override;
+  void reduce_scatter_coalesced(const Call& call, TensorList tensors) override;
   void exchange(const Call& call, Pieces from, Pieces to) override {
     if (size() == 1) return copy(from[0], to[0]);
     move_pieces(call, from, to);
@@ -111,21 +121,25 @@ class C10dEngine final : public Engine {
     run(call, [&] { backend_->barrier(with_timeout(c10d::BarrierOptions()))->wait(); });
   }
 
-  void message_now(const Call& call, const Piece& piece, int peer) override {
-    run(call, [&] { start_message(call, piece, peer)->wait(); });
+  void message_now(const Message& message) override {
+    if (!message.carries_shape()) {
+      return run(message.call,
+                 [&] { start_message(message.call, message.piece, message.peer)->wait(); });
+    }
+    const std::unique_lock<std::mutex> lock = lane_of(message).lock_when_idle();
+    move_with_shape(message);
   }
-  void message_later(const Call& call, const Piece& piece, int peer, OnEnd on_end) override {
+
+  void message_async(const Message& message, OnEnd on_end) override {
+    if (message.carries_shape()) {
+      return lane_of(message).queue(
+          announced(std::move(on_end), [this, message] { move_with_shape(message); }));
+    }
     c10::intrusive_ptr<c10d::Work> work;
-    run(call, [&] { work = start_message(call, piece, peer); });
-    waiter_.queue([this, call, work, on_end = std::move(on_end)]() -> Worker::Announcement {
-      std::exception_ptr error;
-      try {
-        run(call, [&] { work->wait(); });
-      } catch (...) {
-        error = std::current_exception();
-      }
-      return [on_end, error] { on_end(error); };
-    });
+    run(message.call, [&] { work = start_message(message.call, message.piece, message.peer); });
+    waiter_.queue(announced(std::move(on_end), [this, call = message.call, work] {
+      run(call, [&] { work->wait(); });
+    }));
   }
 
  private:
@@ -139,13 +153,63 @@ class C10dEngine final : public Engine {
     return options;
   }
 
-  c10::intrusive_ptr<c10d::Work> start_message(const Call& call, const Piece& piece, int peer) {
+  c10::intrusive_ptr<c10d::Work> start_message(const Call& call, const Piece& piece, int peer,
+                                               int first_tag = 0) {
     std::vector<at::Tensor> tensors{bytes_at(piece.base, piece.bytes())};
-    return call.kind() == Kind::Send ? backend_->send(tensors, peer, call.tag())
-                                     : backend_->recv(tensors, peer, call.tag());
+    const int tag = first_tag + call.tag();
+    return call.kind() == Kind::Send ? backend_->send(tensors, peer, tag)
+                                     : backend_->recv(tensors, peer, tag);
+  }
+
+  template <class Body>
+  static Worker::Task announced(OnEnd on_end, Body body) {
+    return [on_end = std::move(on_end), body]() -> Worker::Announcement {
+      std::exception_ptr error;
+      try {
+        body();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      return [on_end, error] { on_end(error); };
+    };
+  }
+
+  // Two messages, the second of the size that the first one tells: one after the other for each
+  // peer and direction.
+  void move_with_shape(const Message& message) {
+    TensorHead head = message.head ? *message.head : TensorHead();
+    const auto move = [&](const Piece& piece) {
+      run(message.call,
+          [&] { start_message(message.call, piece, message.peer, kShapedTags)->wait(); });
+    };
+    move(Piece::whole(&head, sizeof(head)));
+    Piece piece = message.piece;
+    if (message.place_for) {
+      try {
+        piece = message.place_for(head.memory());
+      } catch (const CommError& error) {
+        abort(error);
+        throw;
+      }
+    }
+    if (piece.bytes() > 0) move(piece);
+  }
+
+  Worker& lane_of(const Message& message) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<Worker>& lane = lanes_[{message.peer, message.call.kind()}];
+    if (!lane) lane = std::make_unique<Worker>();
+    return *lane;
   }
 
   void move_pieces(const Call& call, Pieces from, Pieces to);
+  // `combine_range(begin, sources, to, bytes)` makes bytes [begin, begin + bytes) of the result.
+  template <class Combine>
+  void reduce_range(const Call& call, Pieces from, const Piece& to, Bytes begin,
+                    Combine combine_range);
+  template <class Combine>
+  void all_reduce_by(const Call& call, const std::byte* from, std::byte* to, Bytes bytes,
+                     Combine combine_range);
 
   // Runs `body`, whose errors become this group's fault.
   template <class Body>
@@ -176,6 +240,7 @@ class C10dEngine final : public Engine {
   std::mutex mutex_;
   C10dOptions options_;
   std::optional<CommError> fault_;
+  std::map<std::pair<int, Kind>, std::unique_ptr<Worker>> lanes_;
   Worker waiter_;
   Worker worker_;
 };
@@ -221,8 +286,9 @@ void C10dEngine::all_gather(const Call& call, const Piece& from, Pieces to) {
   }
 }
 
-void C10dEngine::reduce_scatter(const Call& call, Pieces from, const Piece& to) {
-  if (size() == 1) return copy(from[0], to);
+template <class Combine>
+void C10dEngine::reduce_range(const Call& call, Pieces from, const Piece& to, Bytes begin,
+                              Combine combine_range) {
   const at::Tensor parts = new_bytes(to.bytes() * size());
   std::vector<Piece> received;
   std::vector<const void*> sources;
@@ -231,16 +297,12 @@ void C10dEngine::reduce_scatter(const Call& call, Pieces from, const Piece& to) 
     sources.push_back(received.back().base);
   }
   move_pieces(call, from, received);
-  combine(call.dtype(), call.op(), sources, to.base, to.bytes() / size_of(call.dtype()));
+  combine_range(begin, sources, to.base, to.bytes());
 }
 
-void C10dEngine::all_reduce(const Call& call, const std::byte* from, std::byte* to,
-                            std::int64_t count) {
-  const Bytes bytes = count * size_of(call.dtype());
-  if (size() == 1) {
-    if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-    return;
-  }
+template <class Combine>
+void C10dEngine::all_reduce_by(const Call& call, const std::byte* from, std::byte* to, Bytes bytes,
+                               Combine combine_range) {
   if (bytes <= kReducedTogether) {
     const at::Tensor all = new_bytes(bytes * size());
     std::vector<Piece> received;
@@ -250,7 +312,7 @@ void C10dEngine::all_reduce(const Call& call, const std::byte* from, std::byte* 
       sources.push_back(received.back().base);
     }
     all_gather(call, Piece::whole(from, bytes), received);
-    return combine(call.dtype(), call.op(), sources, to, count);
+    return combine_range(Bytes{0}, sources, to, bytes);
   }
   const Bytes chunk = ((bytes + size() - 1) / size() + kLine - 1) / kLine * kLine;
   std::vector<Piece> sent, gathered;
@@ -262,8 +324,107 @@ void C10dEngine::all_reduce(const Call& call, const std::byte* from, std::byte* 
   }
   const at::Tensor mine = new_bytes(sent[index()].bytes());
   const Piece reduced = Piece::whole(mine.data_ptr(), sent[index()].bytes());
-  reduce_scatter(call, sent, reduced);
+  reduce_range(call, sent, reduced, sent[index()].base - from, combine_range);
   all_gather(call, reduced, gathered);
+}
+
+auto combining(const Call& call) {
+  return [&call](Bytes, const std::vector<const void*>& sources, std::byte* to, Bytes bytes) {
+    combine(call.dtype(), call.op(), sources, to, bytes / size_of(call.dtype()));
+  };
+}
+
+// Each tensor in its own dtype.
+auto combining(const Call& call, Engine::TensorList tensors, const FlatLayout& layout) {
+  return [&call, tensors, &layout](Bytes begin, const std::vector<const void*>& sources,
+                                   std::byte* to, Bytes bytes) {
+    layout.for_each_in(begin, begin + bytes,
+                       [&](std::size_t i, Bytes first, Bytes last, Bytes offset) {
+                         std::vector<const void*> here;
+                         for (const void* source : sources) {
+                           here.push_back(static_cast<const std::byte*>(source) + offset);
+                         }
+                         combine(tensors[i].dtype, call.op(), here, to + offset,
+                                 (last - first) / size_of(tensors[i].dtype));
+                       });
+  };
+}
+
+Bytes total_of(const std::vector<FlatLayout>& layouts) {
+  Bytes total = 0;
+  for (const FlatLayout& layout : layouts) total += layout.bytes();
+  return total;
+}
+
+// The runs of the ranks, one after the other.
+std::vector<Piece> runs_in(const at::Tensor& block, const std::vector<FlatLayout>& layouts) {
+  std::vector<Piece> runs;
+  std::byte* next = memory_of(block);
+  for (const FlatLayout& layout : layouts) {
+    runs.push_back(Piece::whole(next, layout.bytes()));
+    next += layout.bytes();
+  }
+  return runs;
+}
+
+void copy_all(Engine::TensorList tensors) {
+  for (const TensorPieces& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
+}
+
+void C10dEngine::reduce_scatter(const Call& call, Pieces from, const Piece& to) {
+  if (size() == 1) return copy(from[0], to);
+  reduce_range(call, from, to, 0, combining(call));
+}
+
+void C10dEngine::all_reduce(const Call& call, const std::byte* from, std::byte* to,
+                            std::int64_t count) {
+  const Bytes bytes = count * size_of(call.dtype());
+  if (size() == 1) {
+    if (from != to && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return;
+  }
+  all_reduce_by(call, from, to, bytes, combining(call));
+}
+
+void C10dEngine::all_reduce_coalesced(const Call& call, TensorList tensors) {
+  if (size() == 1) return copy_all(tensors);
+  const FlatLayout layout = layout_of(tensors, first_to);
+  const at::Tensor sent = new_bytes(layout.bytes());
+  const at::Tensor reduced = new_bytes(layout.bytes());
+  pack_run(tensors, layout, first_from, 0, layout.bytes(), memory_of(sent));
+  all_reduce_by(call, memory_of(sent), memory_of(reduced), layout.bytes(),
+                combining(call, tensors, layout));
+  unpack_run(memory_of(reduced), tensors, layout, first_to, 0, layout.bytes());
+}
+
+void C10dEngine::all_gather_coalesced(const Call& call, TensorList tensors) {
+  if (size() == 1) return copy_all(tensors);
+  const std::vector<FlatLayout> layouts = layouts_by_rank(size(), tensors, to_of);
+  const FlatLayout& mine = layouts[index()];
+  const at::Tensor sent = new_bytes(mine.bytes());
+  const at::Tensor received = new_bytes(total_of(layouts));
+  pack_run(tensors, mine, first_from, 0, mine.bytes(), memory_of(sent));
+  const std::vector<Piece> runs = runs_in(received, layouts);
+  all_gather(call, Piece::whole(memory_of(sent), mine.bytes()), runs);
+  for (std::size_t rank = 0; rank < runs.size(); ++rank) {
+    unpack_run(runs[rank].base, tensors, layouts[rank], to_of(rank), 0, layouts[rank].bytes());
+  }
+}
+
+void C10dEngine::reduce_scatter_coalesced(const Call& call, TensorList tensors) {
+  if (size() == 1) return copy_all(tensors);
+  const std::vector<FlatLayout> layouts = layouts_by_rank(size(), tensors, from_of);
+  if (total_of(layouts) == 0) return barrier(call);
+  const at::Tensor sent = new_bytes(total_of(layouts));
+  const std::vector<Piece> runs = runs_in(sent, layouts);
+  for (std::size_t rank = 0; rank < runs.size(); ++rank) {
+    pack_run(tensors, layouts[rank], from_of(rank), 0, layouts[rank].bytes(), runs[rank].base);
+  }
+  const FlatLayout& mine = layouts[index()];
+  const at::Tensor reduced = new_bytes(mine.bytes());
+  reduce_range(call, runs, Piece::whole(memory_of(reduced), mine.bytes()), 0,
+               combining(call, tensors, mine));
+  unpack_run(memory_of(reduced), tensors, mine, first_to, 0, mine.bytes());
 }
 
 void C10dEngine::broadcast(const Call& call, const Piece& piece) {

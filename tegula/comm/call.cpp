@@ -1,6 +1,7 @@
 #include "tegula/comm/call.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "tegula/base/hash.h"
@@ -54,6 +55,37 @@ Call::Call(Kind kind, DType dtype, std::span<const std::int64_t> shape)
   shape_.assign(shape);
 }
 
+namespace {
+
+// A tensor's dtype and number of dims in one number.
+constexpr std::int64_t kDims = 256;
+std::int64_t head_of(DType dtype, std::uint32_t dims) {
+  return static_cast<std::int64_t>(dtype) * kDims + dims;
+}
+
+}  // namespace
+
+Call Call::coalesced(Kind kind, std::span<const Call> calls) {
+  Call all(kind);
+  all.tensors_ = static_cast<std::int32_t>(calls.size());
+  std::vector<std::int64_t> shown;
+  Hasher hasher;
+  for (const Call& call : calls) {
+    hasher.add(call.fingerprint());
+    shown.push_back(head_of(call.dtype_, call.shape_.count));
+    const auto dims = std::min<std::size_t>(call.shape_.count, kShown);
+    shown.insert(shown.end(), call.shape_.values.begin(), call.shape_.values.begin() + dims);
+  }
+  all.shape_.assign(shown);
+  all.shape_.hash = hasher.result();
+  return all;
+}
+
+Call& Call::typed(DType dtype) {
+  dtype_ = dtype;
+  return *this;
+}
+
 Call& Call::reduced_by(ReduceOp op) {
   op_ = op;
   has_op_ = true;
@@ -91,21 +123,46 @@ std::uint64_t Call::fingerprint() const {
       .add(static_cast<std::uint64_t>(root_))
       .add(static_cast<std::uint64_t>(dim_))
       .add(static_cast<std::uint64_t>(tag_))
+      .add(static_cast<std::uint64_t>(tensors_))
       .add(shape_.hash)
       .add(sizes_.hash)
       .result();
 }
 
+// The tensors that there is room for. Lists that differ in what is not shown (further tensors,
+// dims, sizes per rank) differ in the number at the end.
+std::string Call::list_to_string() const {
+  std::vector<std::string> texts{counted(tensors_, "tensor", "tensors")};
+  const auto room = std::min<std::size_t>(shape_.count, kShown);
+  std::int64_t shown = 0;
+  for (std::size_t at = 0; at < room; ++shown) {
+    const auto dtype = static_cast<DType>(shape_.values[at] / kDims);
+    const auto dims = static_cast<std::size_t>(shape_.values[at] % kDims);
+    if (at + 1 + dims > room) break;
+    const auto begin = shape_.values.begin() + static_cast<std::ptrdiff_t>(at) + 1;
+    texts.push_back(std::string(name_of(dtype)) +
+                    bracketed({begin, begin + static_cast<std::ptrdiff_t>(dims)}));
+    at += 1 + dims;
+  }
+  if (shown == tensors_ && kind_ == Kind::AllReduce) return join(texts);
+  char number[16];
+  std::snprintf(number, sizeof(number), "#%08x", static_cast<unsigned>(shape_.hash >> 32));
+  return join(texts) + (shown == tensors_ ? " " : ", ... ") + number;
+}
+
 std::string Call::to_string() const {
   std::vector<std::string> arguments;
+  if (is_coalesced()) arguments.push_back(list_to_string());
   if (has_data_) arguments.push_back(std::string(name_of(dtype_)) + shape_.to_string());
   if (has_op_) arguments.emplace_back(name_of(op_));
   if (dim_ >= 0) arguments.push_back("dim " + std::to_string(dim_));
   if (sizes_.count > 0) arguments.push_back("sizes " + sizes_.to_string());
   if (tag_ >= 0) arguments.push_back("tag " + std::to_string(tag_));
   if (root_ >= 0) arguments.push_back("root " + std::to_string(root_));
-  return std::string(name_of(kind_)) + "(" + join(arguments) + "), call " +
-         std::to_string(sequence_);
+  std::string name(name_of(kind_));
+  if (is_coalesced()) name += "_coalesced";
+  if (!has_data_ && (kind_ == Kind::Send || kind_ == Kind::Recv)) name += "_with_shape";
+  return name + "(" + join(arguments) + "), call " + std::to_string(sequence_);
 }
 
 }  // namespace tegula::comm

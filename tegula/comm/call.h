@@ -33,8 +33,12 @@ std::string_view name_of(Kind kind);
 class Call {
  public:
   Call() = default;
+  // Of nothing, or (Send, Recv) of a message that carries its shape.
   explicit Call(Kind kind) : kind_(kind) {}
   Call(Kind kind, DType dtype, std::span<const std::int64_t> shape);
+  // One call for a list of tensors, given as their single calls, which are all of this kind. The
+  // fingerprint covers each of them.
+  static Call coalesced(Kind kind, std::span<const Call> calls);
 
   Call& reduced_by(ReduceOp op);
   Call& rooted_at(int rank);
@@ -44,6 +48,8 @@ class Call {
   // A send and the recv that awaits it have equal fingerprints.
   Call& tagged(std::int64_t tag);
   void number(std::uint64_t sequence) { sequence_ = sequence; }
+  // The dtype of one of the tensors of a coalesced call.
+  Call& typed(DType dtype);
 
   Kind kind() const { return kind_; }
   DType dtype() const { return dtype_; }
@@ -52,11 +58,15 @@ class Call {
   int root() const { return root_; }
   int tag() const { return static_cast<int>(tag_); }
   std::uint64_t sequence() const { return sequence_; }
+  bool is_coalesced() const { return tensors_ >= 0; }
+  // One, or as many as the list of a coalesced call has.
+  std::int64_t tensors() const { return is_coalesced() ? tensors_ : 1; }
 
   // Over everything above; equal calls have equal fingerprints.
   std::uint64_t fingerprint() const;
 
   // all_reduce(f32[8, 16], sum), call 17
+  // all_reduce_coalesced(9 tensors, f32[8, 16], f32[16], ... #5f3a9c01, sum), call 18
   std::string to_string() const;
 
  private:
@@ -68,13 +78,15 @@ class Call {
     void assign(std::span<const std::int64_t> source);
     std::string to_string() const;
   };
+  std::string list_to_string() const;
 
   std::uint64_t sequence_ = 0;
-  List shape_;
+  List shape_;  // of a coalesced call: for each tensor a word of dtype and dims, then its shape
   List sizes_;
   std::int64_t dim_ = -1;
   std::int64_t tag_ = -1;
   std::int32_t root_ = -1;
+  std::int32_t tensors_ = -1;  // of a coalesced call
   Kind kind_ = Kind::Barrier;
   DType dtype_ = DType::U8;
   ReduceOp op_ = ReduceOp::Sum;

@@ -9,6 +9,9 @@
 // others, "aten::_log_softmax" rather than the "aten::sub.Tensor" inside of it), "redistribute",
 // "full_tensor", "from_local", "distribute_tensor", "gradient of redistribute", "gradient of
 // from_local", "gradient of a leaf".
+//
+// A program that is run with TEGULA_REPORT=1 needs no log to learn which operators gathered their
+// operands: rank 0 prints a table of them to the standard error when its world ends.
 #pragma once
 
 #include <cstddef>
@@ -40,14 +43,34 @@ struct CommEntry {
   int ranks = 1;           // of the group
   std::int64_t bytes = 0;  // of this rank's input; of a recv, of what it gets
   std::optional<ReduceOp> reduction;
-  std::string op;      // the CommLabel it was made under; empty: none
-  double seconds = 0;  // that this rank was held up, waiting for others included
+  std::string op;            // the CommLabel it was made under; empty: none
+  double seconds = 0;        // that this rank was held up, waiting for others included
+  std::int64_t tensors = 1;  // of a coalesced call as many as its list has
 
   bool operator==(const CommEntry&) const = default;
 };
 
 // "all-reduce sum over tp (2 ranks): 2,048 bytes, for aten::add.Tensor"
+// "all-reduce sum over dp (2 ranks): 4,096 bytes in 3 tensors, for gradient of a leaf"
 std::string to_string(const CommEntry& entry);
+
+// What one op communicated in one way: the entries of equal op, kind, reduction and axis as one.
+struct CommTotal {
+  CommEntry entry;  // sums of bytes, seconds and tensors
+  std::int64_t calls = 0;
+};
+
+// Counts an entry in its total, which is made if there is none.
+void add_to(std::vector<CommTotal>& totals, const CommEntry& entry);
+// Most bytes first; those of equal bytes stay in their order.
+std::vector<CommTotal> by_bytes(std::vector<CommTotal> totals);
+
+// A table with a line per total:
+//
+//   op                call            axis  calls   bytes  seconds
+//   aten::mm          all-reduce sum  tp        8  65,536   0.0012
+//   full_tensor       all-gather      tp        1   4,096   0.0001
+std::string to_string(const std::vector<CommTotal>& totals);
 
 // Lists the calls that this rank starts on any group of the world while the log stands, in their
 // order. Calls that were refused (UsageError) are not made and not listed; those that failed are.
@@ -70,6 +93,9 @@ class CommLog {
   void clear();
   // One line per entry.
   std::string to_string() const;
+  // What each op communicated in each way, most bytes first; and that as a table.
+  std::vector<CommTotal> totals() const;
+  std::string summary() const { return tegula::to_string(totals()); }
 
  private:
   friend class comm::LogBook;

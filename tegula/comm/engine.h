@@ -1,5 +1,5 @@
 // What carries a group's calls. One implementation per engine; tegula::Group stands on this
-// interface alone. Tensors come as pieces of CPU memory and results' places are given.
+// interface alone. Tensors come as pieces of memory, and the places of results are given.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -13,21 +13,30 @@
 
 #include "tegula/base/error.h"
 #include "tegula/comm/call.h"
+#include "tegula/comm/message.h"
 #include "tegula/comm/piece.h"
 #include "tegula/comm/worker.h"
 
 namespace tegula::comm {
 
-// Collectives are called in the same order by all members, and by one thread of a member at a time:
-// on worker(), or under its lock. What they promise is said in shm/collectives.h. Messages may be
-// sent and received at any time by any thread.
+// A collective is called by all members, in the same order, and by one thread of a member at a
+// time: on worker(), or under its lock. It returns when this member's results are complete and its
+// pieces may be changed again; other members may not be that far yet. Reductions run in the order
+// of the ranks, so that all members, and all engines, come to the same bits.
+//
+// If something goes wrong, a CommError is thrown: by all members if the engine can tell them (shm),
+// else by those who notice; each later call throws it again at once. Outputs are undefined then.
+//
+// Messages may be sent and received at any time by any thread.
 class Engine {
  public:
   virtual ~Engine() = default;
 
   virtual std::string_view name() const = 0;
   // Null if the engine is none of c10d's.
-  virtual c10::intrusive_ptr<c10d::Backend> backend() const = 0;
+  virtual c10::intrusive_ptr<c10d::Backend> backend() = 0;
+  // Whether it takes tensors of this device.
+  virtual bool can_move(c10::DeviceType device) const { return device == c10::DeviceType::CPU; }
   virtual Worker& worker() = 0;
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
   // Ends pending and later calls with this error: of all members if the engine can, else of this
@@ -38,19 +47,32 @@ class Engine {
   // the others that wait for it do.
   virtual void refuse(Kind, const UsageError&) {}
 
+  // The reduction of all members' elements. `from` may be `to`.
   virtual void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                           std::int64_t count) = 0;
+  // `to[r]` receives what rank r has in `from`. Each rank must know all sizes.
   virtual void all_gather(const Call& call, const Piece& from, std::span<const Piece> to) = 0;
+  // `to`, which is contiguous, receives the reduction of everyone's `from[my index]`.
   virtual void reduce_scatter(const Call& call, std::span<const Piece> from, const Piece& to) = 0;
+  // The same on the tensors of a list, whose results have the bits of single calls. The call is
+  // one: it is compared, fails and counts as a whole. The list may be empty.
+  using TensorList = std::span<const TensorPieces>;
+  virtual void all_reduce_coalesced(const Call& call, TensorList tensors) = 0;
+  virtual void all_gather_coalesced(const Call& call, TensorList tensors) = 0;
+  virtual void reduce_scatter_coalesced(const Call& call, TensorList tensors) = 0;
+  // `to[r]` receives what rank r has in `from[my index]`: all-to-all, and with empty pieces
+  // scatter, gather and permute.
   virtual void exchange(const Call& call, std::span<const Piece> from,
                         std::span<const Piece> to) = 0;
+  // All pieces become the one of `call.root()`.
   virtual void broadcast(const Call& call, const Piece& piece) = 0;
   virtual void barrier(const Call& call) = 0;
 
   using OnEnd = std::function<void(std::exception_ptr)>;
-  // The call's kind is Send or Recv.
-  virtual void message_now(const Call& call, const Piece& piece, int peer) = 0;
-  virtual void message_later(const Call& call, const Piece& piece, int peer, OnEnd on_end) = 0;
+  // Messages of a pair of ranks arrive in the order of the sends. One that carries its shape meets
+  // only a recv that expects such.
+  virtual void message_now(const Message& message) = 0;
+  virtual void message_async(const Message& message, OnEnd on_end) = 0;
 };
 
 }  // namespace tegula::comm

@@ -5,8 +5,11 @@
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 #include "tegula/base/error.h"
+#include "tegula/base/launch.h"
+#include "tegula/base/text.h"
 
 namespace tegula::comm {
 namespace {
@@ -51,11 +54,11 @@ struct Launcher {
 
 constexpr Launcher kLaunchers[] = {
     {"tegula run",
-     "TEGULA_RANK",
-     "TEGULA_WORLD_SIZE",
-     "TEGULA_LOCAL_RANK",
-     "TEGULA_LOCAL_WORLD_SIZE",
-     {"TEGULA_JOB", nullptr}},
+     launch::kRank,
+     launch::kSize,
+     launch::kLocalRank,
+     launch::kLocalSize,
+     {launch::kJob, nullptr}},
     {"torchrun",
      "RANK",
      "WORLD_SIZE",
@@ -104,10 +107,9 @@ int slurm_local_size(const Reader& reader, int size) {
 }
 
 void read_store(const Reader& reader, Place& place) {
-  place.store_host = reader.text("MASTER_ADDR");
-  place.store_port = reader.number_or("MASTER_PORT", 0);
+  place.store_host = reader.text(launch::kStoreHost);
+  place.store_port = reader.number_or(launch::kStorePort, 0);
   place.launcher_has_store = reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  if (reader.has("TEGULA_STORE_FD")) place.store_descriptor = reader.number("TEGULA_STORE_FD");
 }
 
 void check(const Place& place) {
@@ -127,9 +129,9 @@ void check(const Place& place) {
 Place place_in(const Variables& variables) {
   const Reader reader(variables);
   Place place;
-  place.backend = reader.text("TEGULA_BACKEND");
-  if (reader.has("TEGULA_TIMEOUT")) {
-    place.timeout = std::chrono::seconds(reader.number("TEGULA_TIMEOUT"));
+  place.backend = reader.text(launch::kBackend);
+  if (reader.has(launch::kTimeout)) {
+    place.timeout = std::chrono::seconds(reader.number(launch::kTimeout));
   }
   for (const Launcher& launcher : kLaunchers) {
     if (!reader.has(launcher.rank) || !reader.has(launcher.size)) continue;
@@ -143,9 +145,9 @@ Place place_in(const Variables& variables) {
     if (place.local_size == 0) {
       throw UsageError("Slurm put different numbers of ranks on its nodes")
           .fact("tasks", reader.text("SLURM_STEP_TASKS_PER_NODE"))
-          .hint(
-              "use --ntasks-per-node, or set TEGULA_RANK, TEGULA_WORLD_SIZE, TEGULA_LOCAL_RANK, "
-              "TEGULA_LOCAL_WORLD_SIZE");
+          .hint("use --ntasks-per-node, or set " +
+                join(std::vector<std::string>{launch::kRank, launch::kSize, launch::kLocalRank,
+                                              launch::kLocalSize}));
     }
     place.local_rank = reader.number_or(launcher.local_rank, place.rank % place.local_size);
     read_store(reader, place);

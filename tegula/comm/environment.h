@@ -21,8 +21,6 @@ struct Place {
   int store_port = 0;
   // The launcher serves the store itself; rank 0 is a client too.
   bool launcher_has_store = false;
-  // The listening socket of the store, inherited from the launcher by rank 0.
-  std::optional<int> store_descriptor;
   std::string backend;  // empty: not said
   std::optional<std::chrono::milliseconds> timeout;
 };

@@ -8,7 +8,8 @@ namespace {
 class FakeEngine final : public Engine {
  public:
   std::string_view name() const override { return "fake"; }
-  c10::intrusive_ptr<c10d::Backend> backend() const override { return nullptr; }
+  c10::intrusive_ptr<c10d::Backend> backend() override { return nullptr; }
+  bool can_move(c10::DeviceType) const override { return true; }
   Worker& worker() override { return worker_; }
   void set_timeout(std::chrono::milliseconds) override {}
   void abort(const CommError&) override {}
@@ -16,11 +17,22 @@ class FakeEngine final : public Engine {
   void all_reduce(const Call&, const std::byte*, std::byte*, std::int64_t) override {}
   void all_gather(const Call&, const Piece&, std::span<const Piece>) override {}
   void reduce_scatter(const Call&, std::span<const Piece>, const Piece&) override {}
+  void all_reduce_coalesced(const Call&, TensorList) override {}
+  void all_gather_coalesced(const Call&, TensorList) override {}
+  void reduce_scatter_coalesced(const Call&, TensorList) override {}
   void exchange(const Call&, std::span<const Piece>, std::span<const Piece>) override {}
   void broadcast(const Call&, const Piece&) override {}
   void barrier(const Call&) override {}
-  void message_now(const Call&, const Piece&, int) override {}
-  void message_later(const Call&, const Piece&, int, OnEnd on_end) override { on_end(nullptr); }
+  void message_now(const Message& message) override {
+    if (message.place_for) {
+      throw UsageError("an imagined rank sends nothing whose shape could be received")
+          .hint("say the shape: recv into a tensor");
+    }
+  }
+  void message_async(const Message& message, OnEnd on_end) override {
+    message_now(message);
+    on_end(nullptr);
+  }
 
  private:
   Worker worker_;

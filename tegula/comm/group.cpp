@@ -1,3 +1,6 @@
+// A call is made ready in the caller's thread (move.h): what is wrong with it is found there. Then
+// it runs, at once or on the engine's worker, in the order in which calls were made. Messages go
+// beside that order.
 #include "tegula/comm/group.h"
 
 #include <ATen/ATen.h>
@@ -7,6 +10,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
 #include "tegula/comm/group_state.h"
 #include "tegula/comm/log_book.h"
 #include "tegula/comm/move.h"
@@ -25,14 +29,35 @@ struct PendingState {
   std::condition_variable ended;
   bool is_done = false;
   std::exception_ptr error;
-  at::Tensor result;
+  std::vector<at::Tensor> results;
   std::shared_ptr<LogLine> line;  // null: no log stood when the call was started
 
-  void end(std::exception_ptr cause, at::Tensor value) {
+  void end(std::vector<at::Tensor> values) {
+    finish([&] { results = std::move(values); });
+  }
+  void end(at::Tensor value) { end(std::vector<at::Tensor>{std::move(value)}); }
+  void fail(std::exception_ptr cause) {
+    finish([&] { error = std::move(cause); });
+  }
+
+  const std::vector<at::Tensor>& wait() {
+    const LogTime time(line);
+    std::unique_lock<std::mutex> lock(mutex);
+    ended.wait(lock, [this] { return is_done; });
+    if (error) std::rethrow_exception(error);
+    return results;
+  }
+  bool has_ended() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return is_done;
+  }
+
+ private:
+  template <class Set>
+  void finish(Set set) {
     {
       const std::lock_guard<std::mutex> lock(mutex);
-      error = std::move(cause);
-      if (!error) result = std::move(value);
+      set();
       is_done = true;
     }
     ended.notify_all();
@@ -41,28 +66,20 @@ struct PendingState {
 
 }  // namespace comm
 
-at::Tensor Pending::wait() const {
-  const comm::LogTime time(state_->line);
-  std::unique_lock<std::mutex> lock(state_->mutex);
-  state_->ended.wait(lock, [this] { return state_->is_done; });
-  if (state_->error) std::rethrow_exception(state_->error);
-  return state_->result;
-}
-
-bool Pending::is_done() const {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  return state_->is_done;
-}
+at::Tensor Pending::wait() const { return state_->wait().front(); }
+bool Pending::is_done() const { return state_->has_ended(); }
+std::vector<at::Tensor> PendingList::wait() const { return state_->wait(); }
+bool PendingList::is_done() const { return state_->has_ended(); }
 
 namespace {
 
 Party party_of(const GroupState& group) {
-  return {static_cast<int>(group.ranks.size()), group.index, *group.buffers};
+  return {static_cast<int>(group.ranks.size()), group.index, *group.buffers, *group.engine};
 }
 
 // Makes a call ready. If this rank refuses it, the others shall not wait for it.
 template <class Make>
-Move ready(GroupState& group, Kind kind, Make make) {
+auto ready(GroupState& group, Kind kind, Make make) {
   try {
     return make(party_of(group));
   } catch (const UsageError& error) {
@@ -71,22 +88,34 @@ Move ready(GroupState& group, Kind kind, Make make) {
   }
 }
 
+std::int64_t bytes_sent_by(const Move& move) {
+  return move.input.defined() ? static_cast<std::int64_t>(move.input.nbytes()) : 0;
+}
+
+std::int64_t bytes_sent_by(const comm::CoalescedMove& all) {
+  std::int64_t bytes = 0;
+  for (const Move& move : all.moves) bytes += bytes_sent_by(move);
+  return bytes;
+}
+
 // Null if no log stands.
-std::shared_ptr<comm::LogLine> noted(const GroupState& group, const Move& move) {
+template <class AnyMove>
+std::shared_ptr<comm::LogLine> noted(const GroupState& group, const AnyMove& move) {
   if (!group.log_book->is_open()) return nullptr;
   CommEntry entry;
   entry.kind = move.call.kind();
   entry.axis = group.axis;
   entry.ranks = static_cast<int>(group.ranks.size());
-  if (move.input.defined()) entry.bytes = static_cast<std::int64_t>(move.input.nbytes());
+  entry.bytes = bytes_sent_by(move);
+  entry.tensors = move.call.tensors();
   if (move.call.has_op()) entry.reduction = move.call.op();
   entry.op = CommLabel::current();
   return group.log_book->write(std::move(entry));
 }
 
 template <class Make>
-at::Tensor run_now(GroupState& group, Kind kind, Make make) {
-  const Move move = ready(group, kind, make);
+auto run_now(GroupState& group, Kind kind, Make make) {
+  const auto move = ready(group, kind, make);
   const std::shared_ptr<comm::LogLine> line = noted(group, move);
   const comm::LogTime time(line);
   const std::unique_lock<std::mutex> lock = group.engine->worker().lock_when_idle();
@@ -95,16 +124,16 @@ at::Tensor run_now(GroupState& group, Kind kind, Make make) {
 
 // The worker ends before the engine does, so that the task may name the engine.
 template <class Make>
-std::shared_ptr<comm::PendingState> run_later(GroupState& group, Kind kind, Make make) {
+std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make make) {
   auto pending = std::make_shared<comm::PendingState>();
-  Move ready_move = ready(group, kind, make);
+  auto ready_move = ready(group, kind, make);
   pending->line = noted(group, ready_move);
   group.engine->worker().queue([pending, move = std::move(ready_move),
                                 engine = group.engine.get()]() -> comm::Worker::Announcement {
     try {
-      return [pending, result = move.run(*engine)] { pending->end(nullptr, result); };
+      return [pending, result = move.run(*engine)] { pending->end(result); };
     } catch (...) {
-      return [pending, error = std::current_exception()] { pending->end(error, {}); };
+      return [pending, error = std::current_exception()] { pending->fail(error); };
     }
   });
   return pending;
@@ -114,21 +143,94 @@ void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int pee
   const Move move = comm::message_move(party_of(group), kind, tensor, peer, tag);
   const std::shared_ptr<comm::LogLine> line = noted(group, move);
   const comm::LogTime time(line);
-  group.engine->message_now(move.call, move.from[0], peer);
+  group.engine->message_now({move.call, peer, move.from[0]});
   if (kind == Kind::Recv && !move.input.is_same(tensor)) tensor.copy_(move.input);
 }
 
-std::shared_ptr<comm::PendingState> message_later(GroupState& group, Kind kind,
+std::shared_ptr<comm::PendingState> message_async(GroupState& group, Kind kind,
                                                   const at::Tensor& tensor, int peer, int tag) {
   const Move move = comm::message_move(party_of(group), kind, tensor, peer, tag);
   auto pending = std::make_shared<comm::PendingState>();
   pending->line = noted(group, move);
   const bool copies_back = kind == Kind::Recv && !move.input.is_same(tensor);
-  group.engine->message_later(
-      move.call, move.from[0], peer,
+  group.engine->message_async(
+      {move.call, peer, move.from[0]},
       [pending, input = move.input, tensor, kind, copies_back](std::exception_ptr error) {
-        if (!error && copies_back) tensor.copy_(input);
-        pending->end(std::move(error), kind == Kind::Recv ? tensor : at::Tensor());
+        if (error) return pending->fail(std::move(error));
+        if (copies_back) tensor.copy_(input);
+        pending->end(kind == Kind::Recv ? tensor : at::Tensor());
+      });
+  return pending;
+}
+
+// A send that carries its shape, or a recv of one. `tensor` is what is sent, or what came.
+struct ShapedMessage {
+  comm::Message message;
+  std::shared_ptr<at::Tensor> tensor = std::make_shared<at::Tensor>();
+  std::shared_ptr<comm::LogLine> line;
+};
+
+std::shared_ptr<comm::LogLine> noted_message(const GroupState& group, const comm::Call& call,
+                                             const at::Tensor& input) {
+  Move move;
+  move.call = call;
+  move.input = input;
+  return noted(group, move);
+}
+
+ShapedMessage shaped_send(GroupState& group, const at::Tensor& tensor, int to, int tag) {
+  const comm::Call call = comm::shaped_message_call(party_of(group), Kind::Send, to, tag);
+  const Move move = comm::message_move(party_of(group), Kind::Send, tensor, to, tag);
+  ShapedMessage sent;
+  *sent.tensor = move.input;
+  sent.message = {call, to, move.from[0]};
+  sent.message.head = std::make_shared<comm::TensorHead>(comm::head_of(move.input));
+  sent.line = noted_message(group, call, move.input);
+  return sent;
+}
+
+at::Tensor room_for(const TensorMeta& meta, comm::Buffers& buffers) {
+  try {
+    return buffers.empty(meta.shape(), scalar_type_of(meta.dtype()));
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw CommError("there is no room for the message that came")
+        .fact("message", to_string(meta))
+        .fact("because", text.substr(0, text.find('\n')))
+        .hint("send less at a time");
+  }
+}
+
+ShapedMessage shaped_recv(GroupState& group, int from, int tag) {
+  ShapedMessage awaited;
+  const comm::Call call = comm::shaped_message_call(party_of(group), Kind::Recv, from, tag);
+  awaited.message = {call, from, {}};
+  awaited.line = noted_message(group, call, {});
+  awaited.message.place_for = [tensor = awaited.tensor, line = awaited.line,
+                               buffers = group.buffers](std::span<const std::byte> head) {
+    const TensorMeta meta = comm::meta_in(head);
+    *tensor = room_for(meta, *buffers);
+    const auto bytes = static_cast<std::int64_t>(tensor->nbytes());
+    if (line) line->received = bytes;
+    return comm::Piece::whole(tensor->data_ptr(), bytes);
+  };
+  return awaited;
+}
+
+at::Tensor run_message(GroupState& group, const ShapedMessage& shaped) {
+  const comm::LogTime time(shaped.line);
+  group.engine->message_now(shaped.message);
+  return *shaped.tensor;
+}
+
+std::shared_ptr<comm::PendingState> start_message(GroupState& group, const ShapedMessage& shaped) {
+  auto pending = std::make_shared<comm::PendingState>();
+  pending->line = shaped.line;
+  const bool has_result = shaped.message.call.kind() == Kind::Recv;
+  group.engine->message_async(
+      shaped.message, [pending, has_result, tensor = shaped.tensor](std::exception_ptr error) {
+        if (error) return pending->fail(std::move(error));
+        pending->end(has_result ? *tensor : at::Tensor());
       });
   return pending;
 }
@@ -156,7 +258,7 @@ void Group::abort(const std::string& reason) const {
 
 namespace {
 
-// What each collective does, ready to run now or later.
+// What each collective does, ready to run now or async.
 auto all_reduce_of(const at::Tensor& tensor, ReduceOp op) {
   return [&tensor, op](const Party& party) { return comm::all_reduce_move(party, tensor, op); };
 }
@@ -201,7 +303,22 @@ auto gather_of(const at::Tensor& tensor, std::int64_t dim, int root, const Group
 auto permute_of(const at::Tensor& tensor, const std::vector<int>& to,
                 const std::optional<std::vector<std::int64_t>>& shape) {
   return [&tensor, &to, &shape](const Party& party) {
-    return comm::permute_move(party, tensor, to, shape ? at::IntArrayRef(*shape) : tensor.sizes());
+    return comm::permute_move(party, tensor, to, shape);
+  };
+}
+
+auto all_reduce_list_of(const std::vector<at::Tensor>& tensors, ReduceOp op) {
+  return
+      [&tensors, op](const Party& party) { return comm::all_reduce_list_move(party, tensors, op); };
+}
+
+auto all_gather_list_of(const std::vector<TensorAlong>& tensors) {
+  return [&tensors](const Party& party) { return comm::all_gather_list_move(party, tensors); };
+}
+
+auto reduce_scatter_list_of(const std::vector<TensorAlong>& tensors, ReduceOp op) {
+  return [&tensors, op](const Party& party) {
+    return comm::reduce_scatter_list_move(party, tensors, op);
   };
 }
 
@@ -215,7 +332,7 @@ at::Tensor Group::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
 
 void Group::all_reduce_(const at::Tensor& tensor, ReduceOp op) const {
   run_now(*state_, Kind::AllReduce,
-          [&](const Party&) { return comm::all_reduce_in_place_move(tensor, op); });
+          [&](const Party& party) { return comm::all_reduce_in_place_move(party, tensor, op); });
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) const {
@@ -258,6 +375,26 @@ at::Tensor Group::permute(const at::Tensor& tensor, const std::vector<int>& to,
   return run_now(*state_, Kind::Permute, permute_of(tensor, to, shape));
 }
 
+std::vector<at::Tensor> Group::all_reduce_coalesced(const std::vector<at::Tensor>& tensors,
+                                                    ReduceOp op) const {
+  return run_now(*state_, Kind::AllReduce, all_reduce_list_of(tensors, op));
+}
+
+void Group::all_reduce_coalesced_(const std::vector<at::Tensor>& tensors, ReduceOp op) const {
+  run_now(*state_, Kind::AllReduce, [&](const Party& party) {
+    return comm::all_reduce_list_in_place_move(party, tensors, op);
+  });
+}
+
+std::vector<at::Tensor> Group::all_gather_coalesced(const std::vector<TensorAlong>& tensors) const {
+  return run_now(*state_, Kind::AllGather, all_gather_list_of(tensors));
+}
+
+std::vector<at::Tensor> Group::reduce_scatter_coalesced(const std::vector<TensorAlong>& tensors,
+                                                        ReduceOp op) const {
+  return run_now(*state_, Kind::ReduceScatter, reduce_scatter_list_of(tensors, op));
+}
+
 void Group::send(const at::Tensor& tensor, int to, int tag) const {
   message_now(*state_, Kind::Send, tensor, to, tag);
 }
@@ -266,59 +403,89 @@ void Group::recv(const at::Tensor& tensor, int from, int tag) const {
   message_now(*state_, Kind::Recv, tensor, from, tag);
 }
 
+void Group::send_with_shape(const at::Tensor& tensor, int to, int tag) const {
+  run_message(*state_, shaped_send(*state_, tensor, to, tag));
+}
+
+at::Tensor Group::recv_with_shape(int from, int tag) const {
+  return run_message(*state_, shaped_recv(*state_, from, tag));
+}
+
 void Group::barrier() const { run_now(*state_, Kind::Barrier, barrier_of); }
 
-Pending Group::all_reduce_later(const at::Tensor& tensor, ReduceOp op) const {
-  return Pending(run_later(*state_, Kind::AllReduce, all_reduce_of(tensor, op)));
+Pending Group::all_reduce_async(const at::Tensor& tensor, ReduceOp op) const {
+  return Pending(run_async(*state_, Kind::AllReduce, all_reduce_of(tensor, op)));
 }
 
-Pending Group::all_gather_later(const at::Tensor& tensor, std::int64_t dim,
+Pending Group::all_gather_async(const at::Tensor& tensor, std::int64_t dim,
                                 const Sizes& sizes) const {
-  return Pending(run_later(*state_, Kind::AllGather, all_gather_of(tensor, dim, sizes)));
+  return Pending(run_async(*state_, Kind::AllGather, all_gather_of(tensor, dim, sizes)));
 }
 
-Pending Group::reduce_scatter_later(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
+Pending Group::reduce_scatter_async(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
                                     const Sizes& sizes) const {
   return Pending(
-      run_later(*state_, Kind::ReduceScatter, reduce_scatter_of(tensor, dim, op, sizes)));
+      run_async(*state_, Kind::ReduceScatter, reduce_scatter_of(tensor, dim, op, sizes)));
 }
 
-Pending Group::all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim,
+Pending Group::all_to_all_async(const at::Tensor& tensor, std::int64_t split_dim,
                                 std::int64_t join_dim, const Sizes& split_sizes,
                                 const Sizes& join_sizes) const {
-  return Pending(run_later(*state_, Kind::AllToAll,
+  return Pending(run_async(*state_, Kind::AllToAll,
                            all_to_all_of(tensor, split_dim, join_dim, split_sizes, join_sizes)));
 }
 
-Pending Group::broadcast_later(const at::Tensor& tensor, int root) const {
-  return Pending(run_later(*state_, Kind::Broadcast, broadcast_of(tensor, root)));
+Pending Group::broadcast_async(const at::Tensor& tensor, int root) const {
+  return Pending(run_async(*state_, Kind::Broadcast, broadcast_of(tensor, root)));
 }
 
-Pending Group::scatter_later(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim,
+Pending Group::scatter_async(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim,
                              int root, const Sizes& sizes) const {
-  return Pending(run_later(*state_, Kind::Scatter, scatter_of(part, whole, dim, root, sizes)));
+  return Pending(run_async(*state_, Kind::Scatter, scatter_of(part, whole, dim, root, sizes)));
 }
 
-Pending Group::gather_later(const at::Tensor& tensor, std::int64_t dim, int root,
+Pending Group::gather_async(const at::Tensor& tensor, std::int64_t dim, int root,
                             const Sizes& sizes) const {
-  return Pending(run_later(*state_, Kind::Gather, gather_of(tensor, dim, root, sizes)));
+  return Pending(run_async(*state_, Kind::Gather, gather_of(tensor, dim, root, sizes)));
 }
 
-Pending Group::permute_later(const at::Tensor& tensor, const std::vector<int>& to,
+Pending Group::permute_async(const at::Tensor& tensor, const std::vector<int>& to,
                              const std::optional<std::vector<std::int64_t>>& shape) const {
-  return Pending(run_later(*state_, Kind::Permute, permute_of(tensor, to, shape)));
+  return Pending(run_async(*state_, Kind::Permute, permute_of(tensor, to, shape)));
 }
 
-Pending Group::send_later(const at::Tensor& tensor, int to, int tag) const {
-  return Pending(message_later(*state_, Kind::Send, tensor, to, tag));
+PendingList Group::all_reduce_coalesced_async(const std::vector<at::Tensor>& tensors,
+                                              ReduceOp op) const {
+  return PendingList(run_async(*state_, Kind::AllReduce, all_reduce_list_of(tensors, op)));
 }
 
-Pending Group::recv_later(const at::Tensor& tensor, int from, int tag) const {
-  return Pending(message_later(*state_, Kind::Recv, tensor, from, tag));
+PendingList Group::all_gather_coalesced_async(const std::vector<TensorAlong>& tensors) const {
+  return PendingList(run_async(*state_, Kind::AllGather, all_gather_list_of(tensors)));
 }
 
-Pending Group::barrier_later() const {
-  return Pending(run_later(*state_, Kind::Barrier, barrier_of));
+PendingList Group::reduce_scatter_coalesced_async(const std::vector<TensorAlong>& tensors,
+                                                  ReduceOp op) const {
+  return PendingList(run_async(*state_, Kind::ReduceScatter, reduce_scatter_list_of(tensors, op)));
+}
+
+Pending Group::send_async(const at::Tensor& tensor, int to, int tag) const {
+  return Pending(message_async(*state_, Kind::Send, tensor, to, tag));
+}
+
+Pending Group::recv_async(const at::Tensor& tensor, int from, int tag) const {
+  return Pending(message_async(*state_, Kind::Recv, tensor, from, tag));
+}
+
+Pending Group::send_with_shape_async(const at::Tensor& tensor, int to, int tag) const {
+  return Pending(start_message(*state_, shaped_send(*state_, tensor, to, tag)));
+}
+
+Pending Group::recv_with_shape_async(int from, int tag) const {
+  return Pending(start_message(*state_, shaped_recv(*state_, from, tag)));
+}
+
+Pending Group::barrier_async() const {
+  return Pending(run_async(*state_, Kind::Barrier, barrier_of));
 }
 
 }  // namespace tegula

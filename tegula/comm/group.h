@@ -2,13 +2,14 @@
 //
 //   Group tp = world.group({0, 1});
 //   at::Tensor sum = tp.all_reduce(partial, ReduceOp::Sum);
-//   Pending rows = tp.all_gather_later(shard, 0);      // overlaps with what follows
+//   Pending rows = tp.all_gather_async(shard, 0);      // overlaps with what follows
 //   ...
 //   at::Tensor whole = rows.wait();
 //
 // Every member makes the same calls on a group in the same order (sends and recvs aside); tensors
-// agree in dtype and, where nothing else is said, in shape. Tensors are on the CPU and need not be
-// contiguous; results are new and contiguous. "Rank" means a member's index in the group.
+// agree in dtype and, where nothing else is said, in shape. Tensors are on the CPU (in an imagined
+// world on any device, meta included) and need not be contiguous; results are new, contiguous and
+// on the tensor's device. "Rank" means a member's index in the group.
 //
 // Reductions run in the order of the ranks and give the same bits on all of them; f16 and bf16 are
 // reduced in f32. NaN wins min and max. bool counts as 0 and 1 and stays bool: sum is "any".
@@ -52,6 +53,27 @@ class Pending {
   friend class Group;
   explicit Pending(std::shared_ptr<comm::PendingState> state) : state_(std::move(state)) {}
   std::shared_ptr<comm::PendingState> state_;
+};
+
+// The same of a call on a list of tensors.
+class PendingList {
+ public:
+  // The results, one per tensor, in the order of the list.
+  std::vector<at::Tensor> wait() const;
+  bool is_done() const;
+
+ private:
+  friend class Group;
+  explicit PendingList(std::shared_ptr<comm::PendingState> state) : state_(std::move(state)) {}
+  std::shared_ptr<comm::PendingState> state_;
+};
+
+// A tensor of a list, the dim along which it is joined or cut, and per-rank sizes along that dim;
+// empty: all alike.
+struct TensorAlong {
+  at::Tensor tensor;
+  std::int64_t dim = 0;
+  std::vector<std::int64_t> sizes = {};
 };
 
 // A handle; copies mean the same group. It works as long as its world lives.
@@ -110,33 +132,54 @@ class Group {
   at::Tensor permute(const at::Tensor& tensor, const std::vector<int>& to,
                      const std::optional<std::vector<std::int64_t>>& shape = std::nullopt) const;
 
+  // One call for a list of tensors, of any shapes and dtypes each: it costs what a call on one
+  // tensor of that size costs, and gives the bits that single calls give. The lists of the members
+  // agree as their tensors would have to in single calls. An empty list is a call, too.
+  std::vector<at::Tensor> all_reduce_coalesced(const std::vector<at::Tensor>& tensors,
+                                               ReduceOp op) const;
+  // In place. UsageError if two of the tensors share memory.
+  void all_reduce_coalesced_(const std::vector<at::Tensor>& tensors, ReduceOp op) const;
+  std::vector<at::Tensor> all_gather_coalesced(const std::vector<TensorAlong>& tensors) const;
+  std::vector<at::Tensor> reduce_scatter_coalesced(const std::vector<TensorAlong>& tensors,
+                                                   ReduceOp op) const;
+
   // Messages between two members arrive in order. A send may wait for its recv.
   void send(const at::Tensor& tensor, int to, int tag = 0) const;
   // Into `tensor`.
   void recv(const at::Tensor& tensor, int from, int tag = 0) const;
+  // Messages that carry their shape: the receiver need not know it, nor the dtype. Such a send goes
+  // with such a recv. CommError if what comes cannot be true; nothing is allocated for it then.
+  void send_with_shape(const at::Tensor& tensor, int to, int tag = 0) const;
+  at::Tensor recv_with_shape(int from, int tag = 0) const;
 
   void barrier() const;
 
   // The same, without waiting: the tensors passed must stay as they are until the call is done.
-  Pending all_reduce_later(const at::Tensor& tensor, ReduceOp op) const;
-  Pending all_gather_later(const at::Tensor& tensor, std::int64_t dim,
+  Pending all_reduce_async(const at::Tensor& tensor, ReduceOp op) const;
+  Pending all_gather_async(const at::Tensor& tensor, std::int64_t dim,
                            const Sizes& sizes = {}) const;
-  Pending reduce_scatter_later(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
+  Pending reduce_scatter_async(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
                                const Sizes& sizes = {}) const;
-  Pending all_to_all_later(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
+  Pending all_to_all_async(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
                            const Sizes& split_sizes = {}, const Sizes& join_sizes = {}) const;
-  Pending broadcast_later(const at::Tensor& tensor, int root) const;
+  Pending broadcast_async(const at::Tensor& tensor, int root) const;
   // Gives `part` when done.
-  Pending scatter_later(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
+  Pending scatter_async(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
                         const Sizes& sizes = {}) const;
-  Pending gather_later(const at::Tensor& tensor, std::int64_t dim, int root,
+  Pending gather_async(const at::Tensor& tensor, std::int64_t dim, int root,
                        const Sizes& sizes = {}) const;
-  Pending permute_later(const at::Tensor& tensor, const std::vector<int>& to,
+  Pending permute_async(const at::Tensor& tensor, const std::vector<int>& to,
                         const std::optional<std::vector<std::int64_t>>& shape = std::nullopt) const;
-  Pending send_later(const at::Tensor& tensor, int to, int tag = 0) const;
+  PendingList all_reduce_coalesced_async(const std::vector<at::Tensor>& tensors, ReduceOp op) const;
+  PendingList all_gather_coalesced_async(const std::vector<TensorAlong>& tensors) const;
+  PendingList reduce_scatter_coalesced_async(const std::vector<TensorAlong>& tensors,
+                                             ReduceOp op) const;
+  Pending send_async(const at::Tensor& tensor, int to, int tag = 0) const;
   // Gives `tensor` when done.
-  Pending recv_later(const at::Tensor& tensor, int from, int tag = 0) const;
-  Pending barrier_later() const;
+  Pending recv_async(const at::Tensor& tensor, int from, int tag = 0) const;
+  Pending send_with_shape_async(const at::Tensor& tensor, int to, int tag = 0) const;
+  Pending recv_with_shape_async(int from, int tag = 0) const;
+  Pending barrier_async() const;
 
   explicit Group(std::shared_ptr<comm::GroupState> state) : state_(std::move(state)) {}
 

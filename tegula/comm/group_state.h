@@ -19,7 +19,7 @@ struct GroupState {
   int index = 0;
   std::shared_ptr<Buffers> buffers;
   std::shared_ptr<LogBook> log_book;
-  std::unique_ptr<Engine> engine;
+  std::shared_ptr<Engine> engine;
 };
 
 }  // namespace tegula::comm

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tegula/comm/comm_log.h"
+#include "tegula/comm/gather_report.h"
 
 namespace tegula::comm {
 
@@ -15,21 +16,27 @@ namespace tegula::comm {
 struct LogLine {
   CommEntry entry;  // but for its seconds
   std::atomic<std::int64_t> nanoseconds = 0;
+  std::atomic<std::int64_t> received = 0;  // bytes that were not known before they came
 };
 
 class LogBook {
  public:
-  // Whether a log stands.
+  // With a report if the environment asks for one.
+  LogBook();
+  // Whether a log stands or a report is written.
   bool is_open() const { return open_.load(std::memory_order_relaxed) != 0; }
   void open(CommLog& log);
   void close(CommLog& log);
-  // In all open logs; null if there is none.
+  // To the standard error, if there is a report.
+  void print_report();
+  // In all open logs and the report; null if there is no log.
   std::shared_ptr<LogLine> write(CommEntry entry);
 
  private:
-  std::atomic<int> open_ = 0;
+  std::atomic<int> open_;
   std::mutex mutex_;
   std::vector<CommLog*> logs_;
+  std::unique_ptr<GatherReport> report_;  // null: nobody asked for one
 };
 
 // Adds the time it stands to a line, if there is one.

@@ -30,12 +30,17 @@ std::byte* memory_of(const at::Tensor& tensor) {
   return tensor.is_meta() ? nullptr : static_cast<std::byte*>(tensor.data_ptr());
 }
 
-at::Tensor checked_input(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != at::kStrided ||
-      !(tensor.device().is_cpu() || tensor.is_meta())) {
-    throw UsageError("a collective needs a dense tensor on the CPU")
+at::Tensor checked_input(const Party& party, const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided) {
+    throw UsageError("a collective needs a dense tensor")
         .fact("tensor", tensor.defined() ? tensor.toString() : "undefined")
-        .hint("move the tensor to the CPU, or call to_dense()");
+        .hint("call to_dense()");
+  }
+  if (!party.engine.can_move(tensor.device().type())) {
+    throw UsageError("the " + std::string(party.engine.name()) +
+                     " engine cannot move tensors of the device " + tensor.device().str())
+        .fact("tensor", tensor.toString() + bracketed(tensor.sizes().vec()))
+        .hint("move the tensor to the CPU first");
   }
   dtype_of(tensor);  // throws for what has no distributed form
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
@@ -43,7 +48,7 @@ at::Tensor checked_input(const at::Tensor& tensor) {
 
 at::Tensor new_result(const Party& party, const at::Tensor& like, const Shape& shape) {
   const at::IntArrayRef sizes(shape.data(), shape.size());
-  if (like.is_meta()) return at::empty(sizes, like.options());
+  if (!like.is_cpu()) return at::empty(sizes, like.options());
   return party.buffers.empty(sizes, like.scalar_type());
 }
 
@@ -143,6 +148,10 @@ Shape with(Shape shape, std::int64_t dim, std::int64_t size) {
 
 at::Tensor Move::run(Engine& engine) const {
   carry_out(engine);
+  return finish();
+}
+
+at::Tensor Move::finish() const {
   if (!target.defined()) return result;
   if (!target.is_same(result)) target.copy_(result);
   return target;
@@ -189,13 +198,13 @@ Move all_reduce_between(const at::Tensor& input, const at::Tensor& result, Reduc
 }  // namespace
 
 Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
-  const at::Tensor input = checked_input(tensor);
+  const at::Tensor input = checked_input(party, tensor);
   check_reducible(dtype_of(tensor), op);
   return all_reduce_between(input, new_result(party, tensor, shape_of(tensor)), op);
 }
 
-Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op) {
-  const at::Tensor input = checked_input(tensor);
+Move all_reduce_in_place_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
+  const at::Tensor input = checked_input(party, tensor);
   check_reducible(dtype_of(tensor), op);
   Move move = all_reduce_between(input, input, op);
   move.target = tensor;
@@ -204,10 +213,10 @@ Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op) {
 
 Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
                      const Sizes& sizes) {
+  Move move;
+  move.input = checked_input(party, tensor);
   dim = checked_dim(tensor, dim);
   const Shape parts = brought_by_all(party, tensor.size(dim), sizes);
-  Move move;
-  move.input = checked_input(tensor);
   const Shape shape = with(shape_of(tensor), dim, sum_of(parts));
   move.result = new_result(party, tensor, shape);
   move.call = Call(Kind::AllGather, dtype_of(tensor), span_of(shape)).along(dim);
@@ -219,11 +228,11 @@ Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t 
 
 Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
                          ReduceOp op, const Sizes& sizes) {
+  Move move;
+  move.input = checked_input(party, tensor);
   check_reducible(dtype_of(tensor), op);
   dim = checked_dim(tensor, dim);
   const Shape parts = parts_of(party, tensor, dim, sizes);
-  Move move;
-  move.input = checked_input(tensor);
   move.result = new_result(
       party, tensor, with(shape_of(tensor), dim, parts[static_cast<std::size_t>(party.index)]));
   move.call = Call(Kind::ReduceScatter, dtype_of(tensor), span_of(shape_of(tensor)));
@@ -236,14 +245,14 @@ Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int6
 
 Move all_to_all_move(const Party& party, const at::Tensor& tensor, std::int64_t split_dim,
                      std::int64_t join_dim, const Sizes& split_sizes, const Sizes& join_sizes) {
+  Move move;
+  move.input = checked_input(party, tensor);
   split_dim = checked_dim(tensor, split_dim);
   join_dim = checked_dim(tensor, join_dim);
   const Shape parts = parts_of(party, tensor, split_dim, split_sizes);
   const std::int64_t kept = parts[static_cast<std::size_t>(party.index)];
   const std::int64_t brought = split_dim == join_dim ? kept : tensor.size(join_dim);
   const Shape joined = brought_by_all(party, brought, join_sizes);
-  Move move;
-  move.input = checked_input(tensor);
   Shape shape = with(shape_of(tensor), split_dim, kept);
   shape[static_cast<std::size_t>(join_dim)] = sum_of(joined);
   move.result = new_result(party, tensor, shape);
@@ -259,7 +268,7 @@ Move all_to_all_move(const Party& party, const at::Tensor& tensor, std::int64_t 
 Move broadcast_move(const Party& party, const at::Tensor& tensor, int root) {
   check_rank(party, root, "root");
   Move move;
-  move.input = checked_input(tensor);
+  move.input = checked_input(party, tensor);
   move.result = new_result(party, tensor, shape_of(tensor));
   if (party.index == root && !tensor.is_meta()) move.result.copy_(move.input);
   move.call = Call(Kind::Broadcast, dtype_of(tensor), span_of(shape_of(tensor))).rooted_at(root);
@@ -270,15 +279,15 @@ Move broadcast_move(const Party& party, const at::Tensor& tensor, int root) {
 Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& whole_tensor,
                   std::int64_t dim, int root, const Sizes& sizes) {
   check_rank(party, root, "root");
-  dim = checked_dim(part, dim);
   Move move;
-  move.result = checked_input(part);
+  move.result = checked_input(party, part);
+  dim = checked_dim(part, dim);
   move.target = part;
   move.from.resize(static_cast<std::size_t>(party.size));
   move.to.resize(static_cast<std::size_t>(party.size));
   move.to[static_cast<std::size_t>(root)] = whole(move.result);
   if (party.index == root) {
-    move.input = checked_input(whole_tensor);
+    move.input = checked_input(party, whole_tensor);
     move.from.clear();
     cut(move.input, dim, parts_of(party, whole_tensor, dim, sizes), move.from);
   }
@@ -290,10 +299,10 @@ Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& 
 Move gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, int root,
                  const Sizes& sizes) {
   check_rank(party, root, "root");
+  Move move;
+  move.input = checked_input(party, tensor);
   dim = checked_dim(tensor, dim);
   const Shape parts = brought_by_all(party, tensor.size(dim), sizes);
-  Move move;
-  move.input = checked_input(tensor);
   move.from.resize(static_cast<std::size_t>(party.size));
   move.to.resize(static_cast<std::size_t>(party.size));
   move.from[static_cast<std::size_t>(root)] = whole(move.input);
@@ -308,7 +317,7 @@ Move gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
 }
 
 Move permute_move(const Party& party, const at::Tensor& tensor, const std::vector<int>& to,
-                  at::IntArrayRef shape) {
+                  const std::optional<Sizes>& shape) {
   const auto n = static_cast<std::size_t>(party.size);
   std::vector<int> sender(n, -1);
   for (std::size_t rank = 0; rank < to.size() && to.size() == n; ++rank) {
@@ -328,14 +337,15 @@ Move permute_move(const Party& party, const at::Tensor& tensor, const std::vecto
         .hint("-1 sends to nobody");
   }
   Move move;
-  move.input = checked_input(tensor);
+  move.input = checked_input(party, tensor);
   move.from.resize(n);
   move.to.resize(n);
   const int destination = to[static_cast<std::size_t>(party.index)];
   if (destination >= 0) move.from[static_cast<std::size_t>(destination)] = whole(move.input);
   const int source = sender[static_cast<std::size_t>(party.index)];
   if (source >= 0) {
-    move.result = new_result(party, tensor, Shape(shape.begin(), shape.end()));
+    move.result =
+        new_result(party, tensor, shape ? Shape(shape->begin(), shape->end()) : shape_of(tensor));
     move.to[static_cast<std::size_t>(source)] = whole(move.result);
   }
   const Shape destinations(to.begin(), to.end());
@@ -349,13 +359,31 @@ Move barrier_move() {
   return move;
 }
 
-Move message_move(const Party& party, Kind kind, const at::Tensor& tensor, int peer, int tag) {
+namespace {
+
+void check_peer(const Party& party, Kind kind, int peer) {
   check_rank(party, peer, kind == Kind::Send ? "receiver" : "sender");
   if (peer == party.index) {
     throw UsageError("a rank cannot send to itself").hint("copy the tensor");
   }
+}
+
+}  // namespace
+
+Call shaped_message_call(const Party& party, Kind kind, int peer, int tag) {
+  check_peer(party, kind, peer);
+  constexpr int kMostTags = 1 << 20;  // engines number these messages apart from the others
+  if (tag < 0 || tag >= kMostTags) {
+    throw UsageError("a message that carries its shape cannot have the tag " + std::to_string(tag))
+        .hint("tags are 0 ... " + std::to_string(kMostTags - 1));
+  }
+  return Call(kind).tagged(tag);
+}
+
+Move message_move(const Party& party, Kind kind, const at::Tensor& tensor, int peer, int tag) {
+  check_peer(party, kind, peer);
   Move move;
-  move.input = checked_input(tensor);
+  move.input = checked_input(party, tensor);
   move.call = Call(kind, dtype_of(tensor), span_of(shape_of(tensor))).tagged(tag);
   move.from.push_back(whole(move.input));
   return move;

@@ -5,10 +5,12 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <optional>
 #include <vector>
 
 #include "tegula/comm/call.h"
 #include "tegula/comm/engine.h"
+#include "tegula/comm/group.h"
 #include "tegula/comm/piece.h"
 
 namespace tegula::comm {
@@ -27,9 +29,19 @@ struct Move {
 
   // The target, else the result; undefined if there is none.
   at::Tensor run(Engine& engine) const;
+  // The same, once the call is carried out.
+  at::Tensor finish() const;
 
  private:
   void carry_out(Engine& engine) const;
+};
+
+// Moves of one kind, carried out as one call.
+struct CoalescedMove {
+  Call call;
+  std::vector<Move> moves;
+
+  std::vector<at::Tensor> run(Engine& engine) const;
 };
 
 // What a move needs to know of its group.
@@ -37,13 +49,14 @@ struct Party {
   int size;
   int index;
   Buffers& buffers;
+  const Engine& engine;
 };
 
 using Sizes = std::vector<std::int64_t>;
 
 // Each checks its arguments (UsageError) and allocates the result; see Group for their meaning.
 Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op);
-Move all_reduce_in_place_move(const at::Tensor& tensor, ReduceOp op);
+Move all_reduce_in_place_move(const Party& party, const at::Tensor& tensor, ReduceOp op);
 Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
                      const Sizes& sizes);
 Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
@@ -56,10 +69,22 @@ Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& 
 Move gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, int root,
                  const Sizes& sizes);
 Move permute_move(const Party& party, const at::Tensor& tensor, const std::vector<int>& to,
-                  at::IntArrayRef shape);
+                  const std::optional<Sizes>& shape);
 Move barrier_move();
+
+// The moves of a list of tensors. UsageError as the single ones, with the tensor's place in the
+// list; in place also if two tensors share memory.
+CoalescedMove all_reduce_list_move(const Party& party, const std::vector<at::Tensor>& tensors,
+                                   ReduceOp op);
+CoalescedMove all_reduce_list_in_place_move(const Party& party,
+                                            const std::vector<at::Tensor>& tensors, ReduceOp op);
+CoalescedMove all_gather_list_move(const Party& party, const std::vector<TensorAlong>& tensors);
+CoalescedMove reduce_scatter_list_move(const Party& party, const std::vector<TensorAlong>& tensors,
+                                       ReduceOp op);
 
 // A message's tensor must be contiguous: it is read or written while the call is under way.
 Move message_move(const Party& party, Kind kind, const at::Tensor& tensor, int peer, int tag);
+// UsageError if no message can go to that peer under that tag and carry its shape.
+Call shaped_message_call(const Party& party, Kind kind, int peer, int tag);
 
 }  // namespace tegula::comm

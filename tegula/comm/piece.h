@@ -4,6 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "tegula/spec/dtype.h"
 
 namespace tegula::comm {
 
@@ -18,6 +21,13 @@ struct Piece {
   }
   std::int64_t bytes() const { return run * runs; }
   bool is_contiguous() const { return runs <= 1 || run == stride; }
+};
+
+// What a coalesced call does with one of its tensors: pieces as in the single call.
+struct TensorPieces {
+  DType dtype;
+  std::span<const Piece> from;
+  std::span<const Piece> to;
 };
 
 // How results are written. Streaming goes around the caches: better for a result that is larger

@@ -101,7 +101,11 @@ void write_to_others(const Target& to, const void* result, std::int64_t begin, s
 // A source may be the destination, at the same index only: iterations are independent.
 template <class T, class Op>
 void combine_two(const T* a, const T* b, T* to, std::int64_t count, Op op) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
   for (std::int64_t i = 0; i < count; ++i) to[i] = op(a[i], b[i]);
 }
 

@@ -1,3 +1,5 @@
+// A world finds its ranks once (shm/meeting.h on a host, a store between hosts); groups are made on
+// demand by their members, each over the engine that fits where they are.
 #include "tegula/comm/world.h"
 
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include <set>
 
 #include "tegula/base/error.h"
+#include "tegula/base/launch.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/engines.h"
 #include "tegula/comm/environment.h"
@@ -64,7 +67,7 @@ std::string chosen_backend(const WorldState& world, const std::vector<int>& rank
   return are_on_this_host(world, ranks) ? "shm" : "gloo";
 }
 
-std::unique_ptr<Engine> new_shm_engine(const WorldState& world, const std::string& key,
+std::shared_ptr<Engine> new_shm_engine(const WorldState& world, const std::string& key,
                                        const std::vector<int>& ranks, int index,
                                        std::chrono::milliseconds timeout) {
   if (!are_on_this_host(world, ranks)) {
@@ -80,7 +83,7 @@ std::unique_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
   options.index = index;
   options.timeout = timeout;
   options.blocks = world.blocks;
-  return shm::make_engine(world.board, options);
+  return std::make_shared<shm::ShmEngine>(world.board, options);
 }
 
 c10::intrusive_ptr<c10d::Store> store_for(const WorldState& world, const std::string& key) {
@@ -88,7 +91,7 @@ c10::intrusive_ptr<c10d::Store> store_for(const WorldState& world, const std::st
   return c10::make_intrusive<shm::BoardStore>(world.board, "store/" + key + "/");
 }
 
-std::unique_ptr<Engine> new_engine(const WorldState& world, const std::string& backend,
+std::shared_ptr<Engine> new_engine(const WorldState& world, const std::string& backend,
                                    const std::string& key, const std::vector<int>& ranks, int index,
                                    std::chrono::milliseconds timeout) {
   if (backend == "fake") return make_fake_engine();
@@ -117,7 +120,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Place& place,
   if (place.store_host.empty() || place.store_port == 0) {
     throw UsageError("ranks on several hosts need a place to find each other")
         .fact("launcher", place.launcher)
-        .hint("set MASTER_ADDR and MASTER_PORT to a host and a free port of rank 0");
+        .hint(std::string("set ") + launch::kStoreHost + " and " + launch::kStorePort +
+              " to a host and a free port of rank 0");
   }
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(place.store_port);
@@ -125,7 +129,6 @@ c10::intrusive_ptr<c10d::Store> connect_store(const Place& place,
   options.waitWorkers = false;
   options.timeout = timeout;
   options.useLibUV = false;  // not in every libtorch
-  if (options.isServer) options.masterListenFd = place.store_descriptor;
   return c10::make_intrusive<c10d::TCPStore>(place.store_host, options);
 }
 
@@ -154,7 +157,8 @@ std::vector<int> ranks_on_hosts(const WorldState& world) {
   return places;
 }
 
-// A process may make several worlds of one job; they must not mix up their meetings.
+// The ranks of a job make its worlds in the same order, and those of one number meet. The count
+// belongs to the process, as its place in the job does.
 int next_world_number() {
   static std::atomic<int> made = 0;
   return made++;
@@ -162,7 +166,25 @@ int next_world_number() {
 
 }  // namespace
 
-const std::shared_ptr<GroupState>& find_or_make_group(WorldState& world,
+namespace {
+
+GroupSlot& slot_for(WorldState& world, const std::string& key) {
+  const std::lock_guard<std::mutex> lock(world.mutex);
+  std::unique_ptr<GroupSlot>& slot = world.groups[key];
+  if (!slot) slot = std::make_unique<GroupSlot>();
+  return *slot;
+}
+
+// An abort that came while the group was made is known to it before anybody uses it.
+void publish(WorldState& world, GroupSlot& slot, std::shared_ptr<GroupState> made) {
+  const std::lock_guard<std::mutex> lock(world.mutex);
+  if (world.aborted) made->engine->abort(*world.aborted);
+  slot.group = std::move(made);
+}
+
+}  // namespace
+
+const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
                                                       const std::vector<int>& ranks,
                                                       const GroupOptions& options,
                                                       const std::string& axis) {
@@ -170,22 +192,20 @@ const std::shared_ptr<GroupState>& find_or_make_group(WorldState& world,
   const std::string backend = chosen_backend(world, ranks, options);
   const std::string name = options.name.empty() ? "unnamed" : options.name;
   const std::string key = name + " " + bracketed(widened(ranks)) + " over " + backend;
-  const std::lock_guard<std::mutex> lock(world.mutex);
-  std::shared_ptr<GroupState>& group = world.groups[key];
-  if (!group) {
-    auto made = std::make_shared<GroupState>();
-    made->name = name;
-    made->axis = axis.empty() ? name : axis;
-    made->ranks = ranks;
-    made->index =
-        static_cast<int>(std::find(ranks.begin(), ranks.end(), world.rank) - ranks.begin());
-    made->buffers = world.buffers;
-    made->log_book = world.log_book;
-    made->engine = new_engine(world, backend, key, ranks, made->index,
-                              options.timeout.value_or(world.timeout));
-    group = std::move(made);
-  }
-  return group;
+  GroupSlot& slot = slot_for(world, key);
+  const std::lock_guard<std::mutex> making(slot.making);
+  if (slot.group) return &slot.group;
+  auto made = std::make_shared<GroupState>();
+  made->name = name;
+  made->axis = axis.empty() ? name : axis;
+  made->ranks = ranks;
+  made->index = static_cast<int>(std::find(ranks.begin(), ranks.end(), world.rank) - ranks.begin());
+  made->buffers = world.buffers;
+  made->log_book = world.log_book;
+  made->engine =
+      new_engine(world, backend, key, ranks, made->index, options.timeout.value_or(world.timeout));
+  publish(world, slot, std::move(made));
+  return &slot.group;
 }
 
 // The number of a type is the same in all worlds of the process.
@@ -256,15 +276,16 @@ const std::string& World::backend() const { return state().backend; }
 Group World::group() const { return group(comm::counted_up(size()), {"world", "", std::nullopt}); }
 
 Group World::group(const std::vector<int>& ranks, const GroupOptions& options) const {
-  return Group(comm::find_or_make_group(state(), ranks, options, ""));
+  return Group(*comm::find_or_make_group(state(), ranks, options, ""));
 }
 
 void World::abort(const std::string& reason) const {
   const CommError error = CommError(reason).fact("by", "rank " + std::to_string(rank()));
   if (state().board) state().board->fault().raise(error);
   const std::lock_guard<std::mutex> lock(state().mutex);
-  for (const auto& [key, group] : state().groups) {
-    if (group) group->engine->abort(error);
+  if (!state().aborted) state().aborted = error;
+  for (const auto& [key, slot] : state().groups) {
+    if (slot->group) slot->group->engine->abort(error);
   }
 }
 

@@ -71,7 +71,8 @@ class World {
   Group group(const std::vector<int>& ranks, const GroupOptions& options = {}) const;
 
   // A mesh over ranks of this world: all of them in order, or the listed ones. UsageError if the
-  // sizes need more ranks than there are, or a listed rank does not exist.
+  // sizes need more ranks than there are, a listed rank does not exist, or this libtorch or host
+  // has no device of the mesh's type ("meta" is for imagined worlds).
   DeviceMesh mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ranks = {}) const;
   // The same mesh as one of this world's (an interned spec's belongs to none). UsageError as above.
   DeviceMesh mesh(const DeviceMesh& mesh) const;
@@ -83,7 +84,8 @@ class World {
   Group group(const DeviceMesh& mesh, std::string_view axis) const;
   Group group(const DeviceMesh& mesh, std::size_t axis) const;
 
-  // Breaks all groups of this world on this host: calls of all ranks throw `reason`.
+  // Breaks all groups of this world on this host, those that are made later included: calls of all
+  // ranks throw `reason`. Waits for nobody, not even for a group that another thread is making.
   void abort(const std::string& reason) const;
 
   // What another part of the library keeps with this rank, one of each type: made by T() at the

@@ -1,5 +1,8 @@
 // Meshes over a world's ranks. A mesh is a value and makes no connections; a group along one of its
 // axes is made when it is first asked for, by its members alone.
+#include <c10/core/Device.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
 #include <charconv>
 
 #include "tegula/base/error.h"
@@ -17,6 +20,32 @@ void check_fits(const DeviceMesh& mesh, const World& world) {
         .fact("world", counted(world.size(), "rank", "ranks"))
         .hint("start more ranks, or make the mesh smaller");
   }
+}
+
+// A name that libtorch knows, of a device that it was built for and that is there.
+bool has_device(const std::string& name) {
+  try {
+    const c10::DeviceType type = c10::Device(name).type();
+    return c10::impl::hasDeviceGuardImpl(type) &&
+           c10::impl::getDeviceGuardImpl(type)->deviceCount() > 0;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+void check_device(const DeviceMesh& mesh, const comm::WorldState& world) {
+  const std::string& device = mesh.device_type();
+  if (device == "cpu") return;
+  if (device == "meta") {
+    if (world.board == nullptr) return;
+    throw UsageError("a mesh of \"meta\" has shapes only, and this world's ranks are real")
+        .fact("mesh", to_string(mesh))
+        .hint("make the world by World::fake(size)");
+  }
+  if (has_device(device)) return;
+  throw UsageError("this libtorch has no device " + in_quotes(device))
+      .fact("mesh", to_string(mesh))
+      .hint("make the mesh of \"cpu\", or use a libtorch and a host that have the device");
 }
 
 std::chrono::milliseconds seconds_in(const std::string& text, const MeshAxis& axis) {
@@ -64,6 +93,7 @@ DeviceMesh World::mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> ran
 
 DeviceMesh World::mesh(const DeviceMesh& mesh) const {
   check_fits(mesh, *this);
+  check_device(mesh, state());
   return mesh.with_owner(head_);
 }
 
@@ -87,10 +117,10 @@ Group World::group(const DeviceMesh& mesh, std::size_t axis) const {
     if (made != nullptr) return Group(*made);
   }
   const std::vector<int> members = members_of(mesh, axis, rank());
-  const std::shared_ptr<comm::GroupState>& group =
+  const std::shared_ptr<comm::GroupState>* group =
       comm::find_or_make_group(state(), members, options_of(mesh, axis), mesh.axes()[axis].name);
-  if (known != nullptr) known->groups[axis].store(&group, std::memory_order_release);
-  return Group(group);
+  if (known != nullptr) known->groups[axis].store(group, std::memory_order_release);
+  return Group(*group);
 }
 
 }  // namespace tegula

@@ -7,10 +7,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <typeindex>
 #include <vector>
 
+#include "tegula/base/error.h"
 #include "tegula/comm/group_state.h"
 #include "tegula/comm/known_meshes.h"
 #include "tegula/comm/log_book.h"
@@ -21,6 +23,13 @@
 namespace tegula::comm {
 
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
+
+// A group's place in its world. Its members wait for each other when they make it, and nobody else
+// shall wait for that: the world's mutex is not held meanwhile.
+struct GroupSlot {
+  std::mutex making;                  // held by the thread that makes the group
+  std::shared_ptr<GroupState> group;  // null: not made; written under both mutexes
+};
 
 struct WorldState : WorldHead {
   int local_rank = 0;
@@ -36,8 +45,9 @@ struct WorldState : WorldHead {
   std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
   std::shared_ptr<LogBook> log_book = std::make_shared<LogBook>();
 
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<GroupState>> groups;
+  std::mutex mutex;  // held for a moment only, never while waiting for another rank
+  std::map<std::string, std::unique_ptr<GroupSlot>> groups;
+  std::optional<CommError> aborted;  // by World::abort
   std::map<std::type_index, std::shared_ptr<void>> parts;
   KnownMeshes meshes;
 
@@ -51,13 +61,14 @@ struct WorldState : WorldHead {
   ~WorldState() {
     parts.clear();
     groups.clear();
+    if (rank == 0) log_book->print_report();
     if (board) board->leave(local_rank);
   }
 };
 
 // The group that World::group describes; stays where it is as long as the world. `axis` is the one
 // it lies along; empty: none.
-const std::shared_ptr<GroupState>& find_or_make_group(WorldState& world,
+const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
                                                       const std::vector<int>& ranks,
                                                       const GroupOptions& options,
                                                       const std::string& axis);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "tegula/base/error.h"
@@ -55,9 +56,9 @@ TEST(CommLog, ListsWhatIsOnlyStarted) {
     const Group group = world.group();
     const at::Tensor x = at::ones({256, 2});
     CommLog log(world);
-    const Pending sum = group.all_reduce_later(x, ReduceOp::Sum);
+    const Pending sum = group.all_reduce_async(x, ReduceOp::Sum);
     const Pending message =
-        world.rank() == 0 ? group.send_later(x, 1) : group.recv_later(at::empty({256, 2}), 0);
+        world.rank() == 0 ? group.send_async(x, 1) : group.recv_async(at::empty({256, 2}), 0);
     ASSERT_EQ(log.size(), 2U);
     EXPECT_EQ(log.entries()[0].kind, CommKind::AllReduce);
     EXPECT_EQ(log.entries()[1].kind, world.rank() == 0 ? CommKind::Send : CommKind::Recv);
@@ -150,6 +151,68 @@ TEST(CommLog, PrintsBytesInThousands) {
   EXPECT_NE(to_string(entry).find(" 1,234,567,890 bytes"), std::string::npos);
 }
 
+TEST(CommLog, SummarisesByOpAndWay) {
+  const World world = World::fake(4);
+  const Group group = world.group(world.mesh({{"tp", 4}}), "tp");
+  const at::Tensor x = at::empty({512}, at::device(at::kMeta));
+  CommLog log(world);
+  for (int step = 0; step < 3; ++step) {
+    const CommLabel label("aten::mm");
+    group.all_reduce(x, ReduceOp::Sum);
+    group.all_reduce_coalesced({x, x}, ReduceOp::Sum);
+    if (step == 0) group.all_gather(x, 0);
+  }
+  group.all_gather(x, 0);
+  const std::vector<CommTotal> totals = log.totals();
+  ASSERT_EQ(totals.size(), 3U);
+  EXPECT_EQ(totals[0].calls, 6);
+  EXPECT_EQ(totals[0].entry.bytes, 9 * 2048);
+  EXPECT_EQ(totals[0].entry.tensors, 9);
+  std::string table = log.summary();
+  EXPECT_EQ(table.substr(0, table.find('\n')),
+            "op        call            axis  calls   bytes  seconds");
+  EXPECT_NE(table.find("aten::mm  all-reduce sum  tp        6  18,432   0.0"), std::string::npos)
+      << table;
+  EXPECT_NE(table.find("aten::mm  all-gather      tp        1   2,048   0.0"), std::string::npos);
+  EXPECT_NE(table.find("-         all-gather      tp        1   2,048   0.0"), std::string::npos);
+}
+
+TEST(GatherReport, ListsTheOperatorsThatGatheredWhenTheWorldEnds) {
+  const auto report_of = [](const char* value, int rank) {
+    setenv("TEGULA_REPORT", value, 1);
+    testing::internal::CaptureStderr();
+    {
+      const World world = World::fake(4, rank);
+      const Group group = world.group(world.mesh({{"tp", 4}}), "tp");
+      const at::Tensor x = at::empty({512}, at::device(at::kMeta));
+      for (const char* op : {"aten::kthvalue", "aten::kthvalue", "aten::sort", "redistribute"}) {
+        const CommLabel label(op);
+        group.all_gather(x, 0);
+        group.all_reduce(x, ReduceOp::Sum);
+      }
+      group.all_gather(x, 0);
+    }
+    unsetenv("TEGULA_REPORT");
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(report_of("1", 0),
+            "tegula: operators that gathered their operands, with the bytes that rank 0 gave\n"
+            "op              axis  calls  bytes\n"
+            "aten::kthvalue  tp        2  4,096\n"
+            "aten::sort      tp        1  2,048\n");
+  EXPECT_EQ(report_of("1", 1), "");
+  EXPECT_EQ(report_of("0", 0), "");
+  EXPECT_EQ(report_of("", 0), "");
+}
+
+TEST(GatherReport, SaysSoIfNothingGathered) {
+  setenv("TEGULA_REPORT", "1", 1);
+  testing::internal::CaptureStderr();
+  World::alone().group().barrier();
+  unsetenv("TEGULA_REPORT");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "tegula: no operator gathered its operands\n");
+}
+
 TEST(CommLog, EachOfSeveralListsWhatIsCalledWhileItStands) {
   const World world = World::alone();
   const Group group = world.group();
@@ -172,7 +235,7 @@ TEST(CommLog, KeepsNothingOfOtherTimesOrWorldsOrOfRefusedCalls) {
   const World world = World::alone();
   const World other = World::alone();
   const Group group = world.group();
-  const Pending before = group.all_reduce_later(at::ones({1}), ReduceOp::Sum);
+  const Pending before = group.all_reduce_async(at::ones({1}), ReduceOp::Sum);
   CommLog log(world);
   before.wait();
   other.group().barrier();

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 
 #include "tegula/base/error.h"
+#include "tegula/base/launch.h"
 
 namespace tegula::comm {
 namespace {
@@ -39,6 +41,23 @@ TEST(Environment, OurOwnVariablesComeFirst) {
   EXPECT_EQ(found.local_size, 2);
   EXPECT_EQ(found.backend, "gloo");
   EXPECT_EQ(found.timeout, std::chrono::seconds(7));
+}
+
+TEST(Environment, ARankReadsWhatItsLauncherSet) {
+  launch::set_launch({5, 8, 1, 4, "a job"});
+  launch::set_variable(launch::kBackend, "gloo");
+  const Place found = place_in_environment();
+  for (const char* name : {launch::kRank, launch::kSize, launch::kLocalRank, launch::kLocalSize,
+                           launch::kJob, launch::kBackend}) {
+    unsetenv(name);
+  }
+  EXPECT_EQ(found.launcher, "tegula run");
+  EXPECT_EQ(found.rank, 5);
+  EXPECT_EQ(found.size, 8);
+  EXPECT_EQ(found.local_rank, 1);
+  EXPECT_EQ(found.local_size, 4);
+  EXPECT_NE(found.job.find("a job"), std::string::npos);
+  EXPECT_EQ(found.backend, "gloo");
 }
 
 TEST(Environment, TorchrunTellsItsStore) {

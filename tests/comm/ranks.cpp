@@ -4,11 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
 #include <thread>
+
+#include "tegula/base/launch.h"
 
 namespace tegula {
 namespace {
@@ -20,15 +23,9 @@ struct Child {
   int errors;  // the reading end of a pipe
 };
 
-void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
-
 [[noreturn]] void be_rank(int rank, int ranks, const std::string& job, int errors,
                           const RankBody& body, const WorldOptions& options) {
-  set("TEGULA_RANK", std::to_string(rank));
-  set("TEGULA_WORLD_SIZE", std::to_string(ranks));
-  set("TEGULA_LOCAL_RANK", std::to_string(rank));
-  set("TEGULA_LOCAL_WORLD_SIZE", std::to_string(ranks));
-  set("TEGULA_JOB", job);
+  launch::set_launch({rank, ranks, rank, ranks, job});
   at::set_num_threads(1);
   int code = 0;
   try {
@@ -51,28 +48,32 @@ std::string read_all(int descriptor) {
   return text;
 }
 
-// True once the child has ended; kills it after the deadline.
-bool has_ended(const Child& child, Clock::time_point start, Clock::time_point deadline,
-               RankEnd& end) {
+enum class State { Running, Stopped, Ended };
+
+// What has become of a child; `before` if nothing new.
+State state_of(const Child& child, State before, RankEnd& end) {
   int status = 0;
-  if (Clock::now() > deadline) kill(child.id, SIGKILL);
-  if (waitpid(child.id, &status, Clock::now() > deadline ? 0 : WNOHANG) == 0) return false;
-  end.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (waitpid(child.id, &status, WNOHANG | WUNTRACED) == 0) return before;
+  if (WIFSTOPPED(status)) return State::Stopped;
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) end.signal = WTERMSIG(status);
   end.error = read_all(child.errors);
-  return true;
+  return State::Ended;
 }
 
-std::vector<RankEnd> ends_of(const std::vector<Child>& children, Clock::time_point start,
-                             Clock::time_point deadline) {
+std::vector<RankEnd> ends_of(const std::vector<Child>& children, Clock::time_point deadline) {
   std::vector<RankEnd> ends(children.size());
-  std::vector<bool> is_done(children.size());
-  for (std::size_t left = children.size(); left > 0;) {
+  std::vector<State> states(children.size(), State::Running);
+  const auto is_any = [&](State state) {
+    return std::find(states.begin(), states.end(), state) != states.end();
+  };
+  while (is_any(State::Running) || is_any(State::Stopped)) {
+    // those that stopped themselves have nothing more to do once the others have ended
+    const bool kills = !is_any(State::Running) || Clock::now() > deadline;
     for (std::size_t rank = 0; rank < children.size(); ++rank) {
-      if (is_done[rank] || !has_ended(children[rank], start, deadline, ends[rank])) continue;
-      is_done[rank] = true;
-      --left;
+      if (states[rank] == State::Ended) continue;
+      if (kills) kill(children[rank].id, SIGKILL);
+      states[rank] = state_of(children[rank], states[rank], ends[rank]);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -125,7 +126,7 @@ std::vector<RankEnd> run_processes(int ranks, const RankBody& body, const WorldO
   }
   const auto deadline =
       start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit));
-  return ends_of(children, start, deadline);
+  return ends_of(children, deadline);
 }
 
 void run_in(Way way, int ranks, const RankBody& body) {

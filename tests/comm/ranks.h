@@ -21,13 +21,13 @@ struct RankEnd {
   int exit_code = -1;  // 0: the body returned; 1: it threw
   int signal = 0;      // that killed it
   std::string error;   // what the body threw
-  double seconds = 0;  // from the start to the end
 };
 
-// Forks `ranks` processes. Each makes its world from the environment and runs the body. Never
-// hangs: ranks that live longer than `limit` seconds are killed.
+// Forks `ranks` processes. Each makes its world from the environment and runs the body. A rank that
+// stops itself (SIGSTOP) is killed once all others have ended. Never hangs: ranks that live longer
+// than `limit` seconds are killed.
 std::vector<RankEnd> run_processes(int ranks, const RankBody& body,
-                                   const WorldOptions& options = {}, double limit = 60);
+                                   const WorldOptions& options = {}, double limit = 120);
 
 // Runs the body and throws std::runtime_error if any rank failed.
 void run_in(Way way, int ranks, const RankBody& body);

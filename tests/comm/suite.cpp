@@ -354,12 +354,12 @@ void sends_and_receives(World& world) {
   const int before = (world.rank() + n - 1) % n;
   for (std::int64_t count : {0, 5, 300'000}) {
     const at::Tensor got = at::empty({count}, at::kInt);
-    const Pending receiving = group.recv_later(got, before, 3);
+    const Pending receiving = group.recv_async(got, before, 3);
     group.send(values({count}, at::kInt, world.rank()), next, 3);
     check_equal(receiving.wait(), values({count}, at::kInt, before), "a message around the ring");
   }
   std::vector<Pending> sending;
-  for (int i = 0; i < 5; ++i) sending.push_back(group.send_later(at::full({3}, i), next));
+  for (int i = 0; i < 5; ++i) sending.push_back(group.send_async(at::full({3}, i), next));
   for (int i = 0; i < 5; ++i) {
     const at::Tensor got = at::empty({3}, at::kLong);
     group.recv(got, before);
@@ -368,11 +368,49 @@ void sends_and_receives(World& world) {
   for (const Pending& pending : sending) pending.wait();
 }
 
-void runs_calls_later(World& world) {
+void messages_carry_their_shape(World& world) {
+  const Group group = world.group();
+  const int n = world.size();
+  if (n == 1) return;
+  const int next = (world.rank() + 1) % n;
+  const int before = (world.rank() + n - 1) % n;
+  const auto message = [](int i, int rank) {
+    const std::vector<Shape> shapes = {
+        {},     {0},          {5, 0, 2},    {3, 4},
+        {7, 1}, {300'000, 2}, Shape(12, 1), {2, 3, 4, 5, 1, 2, 1, 3, 2}};
+    const std::vector<at::ScalarType> dtypes = {at::kFloat, at::kBool, at::kComplexDouble};
+    return values(shapes[static_cast<std::size_t>(i) % shapes.size()],
+                  dtypes[static_cast<std::size_t>(i) % dtypes.size()], rank + i);
+  };
+  for (int i = 0; i < 10; ++i) {
+    const Pending receiving = group.recv_with_shape_async(before, i);
+    group.send_with_shape(message(i, world.rank()), next, i);
+    check_equal(receiving.wait(), message(i, before), "a shape around the ring");
+  }
+  std::vector<Pending> sending, receiving;
+  for (int i = 0; i < 10; ++i)
+    sending.push_back(group.send_with_shape_async(message(i, world.rank()), next));
+  for (int i = 0; i < 5; ++i) receiving.push_back(group.recv_with_shape_async(before));
+  for (int i = 0; i < 5; ++i) {
+    check_equal(receiving[static_cast<std::size_t>(i)].wait(), message(i, before),
+                "shapes in order");
+  }
+  for (int i = 5; i < 10; ++i) {
+    check_equal(group.recv_with_shape(before), message(i, before), "shapes in order, one by one");
+  }
+  for (const Pending& pending : sending) require(!pending.wait().defined(), "a send gave a result");
+  const Pending sent =
+      group.send_with_shape_async(values({4, 2}, at::kInt, world.rank()).t(), next);
+  check_equal(group.recv_with_shape(before), values({4, 2}, at::kInt, before).t(),
+              "a strided message");
+  sent.wait();
+}
+
+void runs_async_calls(World& world) {
   const Group group = world.group();
   std::vector<Pending> sums;
   for (int i = 0; i < 20; ++i) {
-    sums.push_back(group.all_reduce_later(at::full({i * 1000 + 1}, world.rank() + i, at::kFloat),
+    sums.push_back(group.all_reduce_async(at::full({i * 1000 + 1}, world.rank() + i, at::kFloat),
                                           ReduceOp::Sum));
   }
   const at::Tensor now = group.all_reduce(at::ones({2}), ReduceOp::Sum);  // after all that
@@ -383,29 +421,135 @@ void runs_calls_later(World& world) {
     check_equal(sums[static_cast<std::size_t>(i)].wait(),
                 at::full({i * 1000 + 1}, ranks * (ranks - 1) / 2 + ranks * static_cast<float>(i),
                          at::kFloat),
-                "all_reduce_later");
+                "all_reduce_async");
   }
-  const Pending rows = group.all_gather_later(at::full({2}, world.rank()), 0);
-  const Pending part = group.reduce_scatter_later(at::ones({world.size()}), 0, ReduceOp::Sum);
-  const Pending mixed = group.all_to_all_later(at::ones({world.size()}), 0, 0);
-  const Pending word = group.broadcast_later(at::full({1}, world.rank()), 0);
+  const Pending rows = group.all_gather_async(at::full({2}, world.rank()), 0);
+  const Pending part = group.reduce_scatter_async(at::ones({world.size()}), 0, ReduceOp::Sum);
+  const Pending mixed = group.all_to_all_async(at::ones({world.size()}), 0, 0);
+  const Pending word = group.broadcast_async(at::full({1}, world.rank()), 0);
   const int last = world.size() - 1;
   const at::Tensor part_of_root = at::empty({2, 2}).t();
-  const Pending scattered = group.scatter_later(
+  const Pending scattered = group.scatter_async(
       part_of_root, at::arange(4 * world.size(), at::kFloat).view({-1, 2}), 0, last);
-  const Pending gathered = group.gather_later(at::full({1}, world.rank()), 0, last);
+  const Pending gathered = group.gather_async(at::full({1}, world.rank()), 0, last);
   std::vector<int> to_itself(static_cast<std::size_t>(world.size()));
   std::iota(to_itself.begin(), to_itself.end(), 0);
-  const Pending stayed = group.permute_later(at::full({3}, world.rank()), to_itself);
-  group.barrier_later().wait();
+  const Pending stayed = group.permute_async(at::full({3}, world.rank()), to_itself);
+  group.barrier_async().wait();
   require(scattered.wait().is_same(part_of_root) &&
               at::equal(part_of_root, at::arange(4, at::kFloat).view({2, 2}) + 4 * world.rank()) &&
               gathered.wait().defined() == (world.rank() == last) &&
               at::equal(stayed.wait(), at::full({3}, world.rank())),
-          "a later scatter, gather or permute gave a wrong result");
+          "an async scatter, gather or permute gave a wrong result");
   require(rows.wait().size(0) == 2 * world.size() && part.wait().item<float>() == ranks &&
               mixed.wait().size(0) == world.size() && word.wait().item<std::int64_t>() == 0,
-          "a later call gave a wrong result");
+          "an async call gave a wrong result");
+}
+
+// Tensors of many shapes and dtypes, small and large, empty and strided ones among them.
+std::vector<at::Tensor> mixed_list(int rank, int ranks, std::int64_t largest) {
+  std::vector<at::Tensor> list;
+  for (std::int64_t count : {3, 0, 1, 700, 9000, 70'000, 400'000}) {
+    if (count <= largest) list.push_back(random({count, 2 * ranks}, rank));
+  }
+  list.push_back(values({5, 2 * ranks}, at::kBFloat16, rank));
+  list.push_back(values({2 * ranks, 3}, at::kLong, rank).t());
+  list.push_back(values({1, 2 * ranks}, at::kComplexDouble, rank));
+  list.push_back(values({7, 2 * ranks}, at::kDouble, rank));
+  return list;
+}
+
+void check_lists(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& want,
+                 const std::string& what) {
+  require(got.size() == want.size(), what + ": a result is missing");
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    check_equal(got[i], want[i], what + ", tensor " + std::to_string(i));
+  }
+}
+
+std::vector<TensorAlong> along_last_dim(const std::vector<at::Tensor>& list, const Shape& sizes) {
+  std::vector<TensorAlong> along;
+  for (const at::Tensor& tensor : list) along.push_back({tensor, -1, sizes});
+  return along;
+}
+
+void coalesced_calls_give_the_bits_of_single_ones(World& world) {
+  const Group group = world.group();
+  const int n = world.size();
+  Shape parts = uneven(n);  // of the last dim, 2 * n in all
+  parts.back() += 2 * n - sum_of(parts);
+  if (parts.back() < 0) parts = Shape(static_cast<std::size_t>(n), 2);
+  for (std::int64_t largest : {0, 1, 700, 9000, 70'000, 400'000}) {
+    if (n > 3 && largest > 9000) continue;
+    const std::vector<at::Tensor> mine = mixed_list(world.rank(), n, largest);
+    std::vector<at::Tensor> sums, gathered, scattered, in_place;
+    for (const at::Tensor& tensor : mine) {
+      sums.push_back(group.all_reduce(tensor, ReduceOp::Sum));
+      gathered.push_back(group.all_gather(tensor, -1));
+      scattered.push_back(group.reduce_scatter(tensor, -1, ReduceOp::Sum, parts));
+      in_place.push_back(tensor.clone(at::MemoryFormat::Preserve));
+    }
+    check_lists(group.all_reduce_coalesced(mine, ReduceOp::Sum), sums, "all_reduce_coalesced");
+    check_lists(group.all_gather_coalesced(along_last_dim(mine, {})), gathered,
+                "all_gather_coalesced");
+    check_lists(group.reduce_scatter_coalesced(along_last_dim(mine, parts), ReduceOp::Sum),
+                scattered, "reduce_scatter_coalesced");
+    group.all_reduce_coalesced_(in_place, ReduceOp::Sum);
+    check_lists(in_place, sums, "all_reduce_coalesced_");
+
+    const PendingList sum = group.all_reduce_coalesced_async(mine, ReduceOp::Sum);
+    const PendingList whole = group.all_gather_coalesced_async(along_last_dim(mine, {}));
+    const PendingList part =
+        group.reduce_scatter_coalesced_async(along_last_dim(mine, parts), ReduceOp::Sum);
+    group.barrier();
+    require(sum.is_done() && whole.is_done() && part.is_done(), "a list was overtaken");
+    check_lists(sum.wait(), sums, "all_reduce_coalesced_async");
+    check_lists(whole.wait(), gathered, "all_gather_coalesced_async");
+    check_lists(part.wait(), scattered, "reduce_scatter_coalesced_async");
+  }
+}
+
+void coalesced_calls_take_uneven_sizes_and_any_dims(World& world) {
+  const Group group = world.group();
+  const Shape sizes = uneven(world.size());
+  const auto me = static_cast<std::size_t>(world.rank());
+  const std::int64_t mine = sizes[me];
+  const std::vector<TensorAlong> brought = {
+      {values({mine, 3}, at::kInt, world.rank()), 0, sizes},
+      {values({2, mine, 2}, at::kFloat, world.rank()), 1, sizes},
+      {values({4, 2}, at::kBool, world.rank()), 1},
+  };
+  std::vector<at::Tensor> want;
+  for (const TensorAlong& one : brought) {
+    want.push_back(group.all_gather(one.tensor, one.dim, one.sizes));
+  }
+  check_lists(group.all_gather_coalesced(brought), want, "uneven all_gather_coalesced");
+  for (ReduceOp op : {ReduceOp::Max, ReduceOp::Product}) {
+    const std::vector<TensorAlong> cut = {
+        {values({sum_of(sizes), 3}, at::kInt, world.rank()), 0, sizes},
+        {values({2, sum_of(sizes), 2}, at::kFloat, world.rank()), 1, sizes},
+        {values({4, 2 * world.size()}, at::kHalf, world.rank()), -1},
+    };
+    want.clear();
+    for (const TensorAlong& one : cut) {
+      want.push_back(group.reduce_scatter(one.tensor, one.dim, op, one.sizes));
+    }
+    check_lists(group.reduce_scatter_coalesced(cut, op), want, "uneven reduce_scatter_coalesced");
+  }
+}
+
+void coalesced_calls_take_lists_of_nothing(World& world) {
+  const Group group = world.group();
+  const std::vector<at::Tensor> empty = {at::empty({0}), at::empty({3, 0}, at::kLong)};
+  for (const std::vector<at::Tensor>& list : {std::vector<at::Tensor>(), empty}) {
+    check_lists(group.all_reduce_coalesced(list, ReduceOp::Sum), list, "nothing, reduced");
+    check_lists(group.reduce_scatter_coalesced(along_last_dim(list, {}), ReduceOp::Sum), list,
+                "nothing, scattered");
+    check_lists(group.all_gather_coalesced(along_last_dim(list, {})), list, "nothing, gathered");
+    group.all_reduce_coalesced_(list, ReduceOp::Sum);
+  }
+  check_equal(group.all_reduce(at::ones({2}), ReduceOp::Sum),
+              at::full({2}, world.size(), at::kFloat), "all_reduce after lists of nothing");
 }
 
 void groups_are_independent(World& world) {
@@ -441,7 +585,11 @@ const std::map<std::string, RankBody>& suite() {
       {"BroadcastsFromAnyRoot", broadcasts_from_any_root},
       {"PermutesInARing", permutes_in_a_ring},
       {"SendsAndReceives", sends_and_receives},
-      {"RunsCallsLater", runs_calls_later},
+      {"MessagesCarryTheirShape", messages_carry_their_shape},
+      {"RunsAsyncCalls", runs_async_calls},
+      {"CoalescedCallsGiveTheBitsOfSingleOnes", coalesced_calls_give_the_bits_of_single_ones},
+      {"CoalescedCallsTakeUnevenSizesAndAnyDims", coalesced_calls_take_uneven_sizes_and_any_dims},
+      {"CoalescedCallsTakeListsOfNothing", coalesced_calls_take_lists_of_nothing},
       {"GroupsAreIndependent", groups_are_independent},
   };
   return bodies;

@@ -91,5 +91,54 @@ TEST(WorldMesh, WhatTheWorldCannotServeIsRefused) {
   });
 }
 
+TEST(WorldMesh, AMeshOfADeviceThatIsNotThereIsRefused) {
+  const World world = World::alone();
+  for (const char* device : {"cuda", "xpu", "abacus"}) {
+    if (std::string(device) == "cuda" && at::hasCUDA()) continue;
+    try {
+      world.mesh(DeviceMesh({{"x", 1}}, {}, device));
+      FAIL() << device << " was taken";
+    } catch (const UsageError& error) {
+      EXPECT_EQ(error.sentence(), "this libtorch has no device \"" + std::string(device) + "\"");
+    }
+  }
+  EXPECT_THROW(world.mesh(DeviceMesh({{"x", 1}}, {}, "meta")), UsageError);
+  EXPECT_NO_THROW(world.mesh(DeviceMesh({{"x", 1}}, {}, "cpu")));
+}
+
+TEST(WorldMesh, CollectivesOfAnImaginedMeshOfMetaGiveShapes) {
+  const World world = World::fake(6, 4);
+  const DeviceMesh mesh = world.mesh(DeviceMesh({{"dp", 2}, {"tp", 3}}, {}, "meta"));
+  const Group group = world.group(mesh, "tp");
+  const at::Tensor x = at::empty({6, 4}, at::device(at::kMeta)).t();
+  const auto is_meta = [](const at::Tensor& got, at::IntArrayRef shape) {
+    return got.is_meta() && got.sizes() == shape;
+  };
+  EXPECT_TRUE(is_meta(group.all_reduce(x, ReduceOp::Sum), {4, 6}));
+  EXPECT_TRUE(is_meta(group.all_gather(x, 0), {12, 6}));
+  EXPECT_TRUE(is_meta(group.all_gather(x, 0, {1, 4, 2}), {7, 6}));
+  EXPECT_TRUE(is_meta(group.reduce_scatter(x, 1, ReduceOp::Avg), {4, 2}));
+  EXPECT_TRUE(is_meta(group.all_to_all(x, 1, 0), {12, 2}));
+  EXPECT_TRUE(is_meta(group.broadcast(x, 1), {4, 6}));
+  EXPECT_TRUE(is_meta(group.gather(x, 0, 1), {12, 6}));
+  EXPECT_TRUE(is_meta(group.permute(x, {1, 2, 0}), {4, 6}));
+  EXPECT_TRUE(is_meta(group.all_reduce_async(x, ReduceOp::Sum).wait(), {4, 6}));
+  EXPECT_NO_THROW(group.all_reduce_(x, ReduceOp::Sum));
+  EXPECT_NO_THROW(group.broadcast_(x, 0));
+  EXPECT_NO_THROW(group.scatter(x, at::Tensor(), 0, 0));
+  EXPECT_NO_THROW(group.recv(x, 0));
+}
+
+TEST(WorldMesh, AnEngineSaysWhichTensorsItCannotMove) {
+  run_ranks(2, [](World& world) {
+    try {
+      world.group().all_reduce(at::empty({2, 3}, at::device(at::kMeta)), ReduceOp::Sum);
+      FAIL() << "a tensor without data was moved";
+    } catch (const UsageError& error) {
+      EXPECT_EQ(error.sentence(), "the shm engine cannot move tensors of the device meta");
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tegula

@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -104,6 +107,51 @@ TEST(Group, AbortBreaksItForAllMembers) {
                            world.group().barrier();
                          }),
                CommError);
+}
+
+// Rank 0 makes the pair only after rank 1, whose other thread waits for it, has used the world.
+TEST(World, WhileAGroupIsMadeItsWorldServesOtherThreads) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    std::promise<void> used;
+    run_ranks(2, [&](World& world) {
+      world.group().barrier();
+      const auto make_pair = [&world, &backend] {
+        world.group({0, 1}, {"pair", backend, std::nullopt}).barrier();
+      };
+      if (world.rank() == 0) {
+        used.get_future().wait_for(std::chrono::seconds(20));
+        return make_pair();
+      }
+      std::thread maker(make_pair);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it waits for rank 0 by then
+      world.group({1}, {"alone", "", std::nullopt}).barrier();
+      EXPECT_NE(&world.part<std::string>(), nullptr);
+      EXPECT_EQ(world.group().size(), 2);
+      used.set_value();
+      maker.join();
+    });
+  }
+}
+
+TEST(World, AnAbortEndsTheMakingOfAGroupAndBreaksThoseMadeLater) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    std::promise<void> aborted;
+    EXPECT_THROW(run_ranks(2,
+                           [&](World& world) {
+                             if (world.rank() == 0)
+                               return void(aborted.get_future().wait_for(std::chrono::seconds(20)));
+                             std::thread maker([&] {
+                               EXPECT_THROW(world.group({0, 1}, {"pair", backend, std::nullopt}),
+                                            CommError);
+                             });
+                             std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                             world.abort("enough");
+                             maker.join();
+                             aborted.set_value();
+                             world.group({1}, {"later", backend, std::nullopt}).barrier();
+                           }),
+                 CommError);
+  }
 }
 
 template <int>

@@ -1,3 +1,5 @@
+// Each call becomes one of collectives.h: tensors become pieces, and a Work stands for the call
+// until it has ended. The Work keeps the tensors alive.
 #include "tegula/comm/shm/backend.h"
 
 #include <ATen/ATen.h>
@@ -5,7 +7,7 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/reduce.h"
-#include "tegula/comm/shm/postman.h"
+#include "tegula/comm/shm/collectives.h"
 
 namespace tegula::shm {
 namespace {
@@ -34,16 +36,6 @@ class CallWork final : public c10d::Work {
   std::vector<at::Tensor> tensors_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
-
-// Newer libtorch says in the options whether the caller waits at once.
-template <class Options>
-bool is_async(const Options& options) {
-  if constexpr (requires { options.asyncOp; }) {
-    return options.asyncOp;
-  } else {
-    return true;
-  }
-}
 
 ReduceOp reduce_op_of(const c10d::ReduceOp& op) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
@@ -157,38 +149,30 @@ void check_count(std::size_t count, int n) {
 
 }  // namespace
 
-Backend::Backend(std::shared_ptr<Board> board, ChannelOptions options)
-    : c10d::Backend(options.index, static_cast<int>(options.members.size())),
-      channel_(std::move(board), options),
-      postman_(std::make_unique<Postman>(channel_)) {}
+Backend::Backend(std::shared_ptr<ShmEngine> engine)
+    : c10d::Backend(engine->channel().index(), engine->channel().size()),
+      engine_(std::move(engine)) {}
 
-Backend::~Backend() {
-  if (!worker_.is_idle() || !postman_->is_idle()) {
-    channel_.abort(channel_
-                       .error_about("rank " + channel_.world_rank(channel_.index()) +
-                                    " ended the group while calls were pending")
-                       .hint("wait for asynchronous calls before the world goes"));
-  }
-}
-
-Backend::Work Backend::run(bool later, c10d::OpType type, std::vector<at::Tensor> kept, Body body) {
+Backend::Work Backend::run(Mode mode, c10d::OpType type, std::vector<at::Tensor> kept, Body body) {
   auto work = c10::make_intrusive<CallWork>(type, std::move(kept));
-  if (later) {
-    channel_.throw_if_broken();
-    worker_.queue([this, work, body = std::move(body)]() -> comm::Worker::Announcement {
-      std::exception_ptr error;
-      try {
-        body(channel_);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      return [work, error] { work->end(error); };
-    });
-  } else {
-    const std::unique_lock<std::mutex> lock = worker_.lock_when_idle();
-    body(channel_);
+  Channel& channel = engine_->channel();
+  if (mode == Mode::Sync) {
+    const std::unique_lock<std::mutex> lock = engine_->worker().lock_when_idle();
+    body(channel);
     work->end(nullptr);
+    return work;
   }
+  channel.throw_if_broken();
+  // The worker ends before the channel does.
+  engine_->worker().queue([&channel, work, body = std::move(body)]() -> comm::Worker::Announcement {
+    std::exception_ptr error;
+    try {
+      body(channel);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    return [work, error] { work->end(error); };
+  });
   return work;
 }
 
@@ -198,7 +182,7 @@ Backend::Work Backend::broadcast(std::vector<at::Tensor>& tensors,
   Call call(Kind::Broadcast, dtype_of(tensor), shape_of(tensor));
   call.rooted_at(static_cast<int>(options.rootRank));
   return run(
-      is_async(options), c10d::OpType::BROADCAST, tensors,
+      mode_of(options), c10d::OpType::BROADCAST, tensors,
       [call, piece = piece_of(tensor)](Channel& channel) { shm::broadcast(channel, call, piece); });
 }
 
@@ -207,7 +191,7 @@ Backend::Work Backend::allreduce(std::vector<at::Tensor>& tensors,
   const at::Tensor& tensor = only(tensors);
   Call call(Kind::AllReduce, dtype_of(tensor), shape_of(tensor));
   call.reduced_by(checked_reduction(tensor, options.reduceOp));
-  return run(is_async(options), c10d::OpType::ALLREDUCE, tensors,
+  return run(mode_of(options), c10d::OpType::ALLREDUCE, tensors,
              [call, data = bytes_of(tensor), count = tensor.numel()](Channel& channel) {
                shm::all_reduce(channel, call, data, data, count);
              });
@@ -224,7 +208,7 @@ Backend::Work Backend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
   call.with_sizes(numels_of(outputs[0]));
   std::vector<at::Tensor> kept = outputs[0];
   kept.push_back(input);
-  return run(is_async(options), c10d::OpType::ALLGATHER, std::move(kept),
+  return run(mode_of(options), c10d::OpType::ALLGATHER, std::move(kept),
              [call, from = piece_of(input), to](Channel& channel) {
                shm::all_gather(channel, call, from, to);
              });
@@ -235,7 +219,7 @@ Backend::Work Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
   const std::vector<Piece> to = split_rows(output.view(-1), {}, getSize());
   check_same_bytes(piece_of(input), to[0], "my input and its place in the output");
   const Call call(Kind::AllGather, dtype_of(input), shape_of(input));
-  return run(is_async(options), c10d::OpType::_ALLGATHER_BASE, {output, input},
+  return run(mode_of(options), c10d::OpType::_ALLGATHER_BASE, {output, input},
              [call, from = piece_of(input), to](Channel& channel) {
                shm::all_gather(channel, call, from, to);
              });
@@ -255,7 +239,7 @@ Backend::Work Backend::gather(std::vector<std::vector<at::Tensor>>& outputs,
   from[static_cast<std::size_t>(root)] = piece_of(input);
   Call call(Kind::Gather, dtype_of(input), {});
   call.rooted_at(root);
-  return run(is_async(options), c10d::OpType::GATHER, std::move(kept),
+  return run(mode_of(options), c10d::OpType::GATHER, std::move(kept),
              [call, from, to](Channel& channel) { shm::exchange(channel, call, from, to); });
 }
 
@@ -274,7 +258,7 @@ Backend::Work Backend::scatter(std::vector<at::Tensor>& outputs,
   to[static_cast<std::size_t>(root)] = piece_of(output);
   Call call(Kind::Scatter, dtype_of(output), {});
   call.rooted_at(root);
-  return run(is_async(options), c10d::OpType::SCATTER, std::move(kept),
+  return run(mode_of(options), c10d::OpType::SCATTER, std::move(kept),
              [call, from, to](Channel& channel) { shm::exchange(channel, call, from, to); });
 }
 
@@ -290,7 +274,7 @@ Backend::Work Backend::reduce_scatter(std::vector<at::Tensor>& outputs,
   call.reduced_by(checked_reduction(output, options.reduceOp)).with_sizes(numels_of(inputs[0]));
   std::vector<at::Tensor> kept = inputs[0];
   kept.push_back(output);
-  return run(is_async(options), c10d::OpType::REDUCE_SCATTER, std::move(kept),
+  return run(mode_of(options), c10d::OpType::REDUCE_SCATTER, std::move(kept),
              [call, from, to = piece_of(output)](Channel& channel) {
                shm::reduce_scatter(channel, call, from, to);
              });
@@ -302,7 +286,7 @@ Backend::Work Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& inpu
   check_same_bytes(from[0], piece_of(output), "my part of the input and the output");
   Call call(Kind::ReduceScatter, dtype_of(output), shape_of(output));
   call.reduced_by(checked_reduction(output, options.reduceOp));
-  return run(is_async(options), c10d::OpType::_REDUCE_SCATTER_BASE, {output, input},
+  return run(mode_of(options), c10d::OpType::_REDUCE_SCATTER_BASE, {output, input},
              [call, from, to = piece_of(output)](Channel& channel) {
                shm::reduce_scatter(channel, call, from, to);
              });
@@ -315,7 +299,7 @@ Backend::Work Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
   const std::vector<Piece> from = split_rows(input, input_splits, getSize());
   const std::vector<Piece> to = split_rows(output, output_splits, getSize());
   const Call call(Kind::AllToAll, dtype_of(input), {});
-  return run(is_async(options), c10d::OpType::ALLTOALL_BASE, {output, input},
+  return run(mode_of(options), c10d::OpType::ALLTOALL_BASE, {output, input},
              [call, from, to](Channel& channel) { shm::exchange(channel, call, from, to); });
 }
 
@@ -326,34 +310,31 @@ Backend::Work Backend::alltoall(std::vector<at::Tensor>& outputs, std::vector<at
   std::vector<at::Tensor> kept = outputs;
   kept.insert(kept.end(), inputs.begin(), inputs.end());
   const Call call(Kind::AllToAll, dtype_of(inputs[0]), {});
-  return run(is_async(options), c10d::OpType::ALLTOALL, std::move(kept),
+  return run(mode_of(options), c10d::OpType::ALLTOALL, std::move(kept),
              [call, from = pieces_of(inputs), to = pieces_of(outputs)](Channel& channel) {
                shm::exchange(channel, call, from, to);
              });
 }
 
-Backend::Work Backend::post(Kind kind, at::Tensor tensor, int peer, int tag) {
-  Letter letter;
-  letter.call = Call(kind, dtype_of(tensor), shape_of(tensor)).tagged(tag);
-  letter.peer = peer;
-  letter.piece = piece_of(tensor);
+Backend::Work Backend::start_message(Kind kind, const at::Tensor& tensor, int peer, int tag) {
+  const Call call = Call(kind, dtype_of(tensor), shape_of(tensor)).tagged(tag);
   const auto type = kind == Kind::Send ? c10d::OpType::SEND : c10d::OpType::RECV;
   auto work = c10::make_intrusive<CallWork>(type, std::vector<at::Tensor>{tensor});
-  letter.on_end = [work](const std::exception_ptr& error) { work->end(error); };
-  postman_->carry_later(std::move(letter));
+  engine_->message_async({call, peer, piece_of(tensor)},
+                         [work](const std::exception_ptr& error) { work->end(error); });
   return work;
 }
 
 Backend::Work Backend::send(std::vector<at::Tensor>& tensors, int to, int tag) {
-  return post(Kind::Send, only(tensors), to, tag);
+  return start_message(Kind::Send, only(tensors), to, tag);
 }
 
 Backend::Work Backend::recv(std::vector<at::Tensor>& tensors, int from, int tag) {
-  return post(Kind::Recv, only(tensors), from, tag);
+  return start_message(Kind::Recv, only(tensors), from, tag);
 }
 
 Backend::Work Backend::barrier(const c10d::BarrierOptions& options) {
-  return run(is_async(options), c10d::OpType::BARRIER, {},
+  return run(mode_of(options), c10d::OpType::BARRIER, {},
              [](Channel& channel) { shm::barrier(channel, Call(Kind::Barrier)); });
 }
 

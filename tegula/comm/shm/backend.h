@@ -1,10 +1,11 @@
-// libtorch's c10d::Backend over the shared-memory engine, for CPU tensors. Any c10d user can hold
-// one; tegula::Group uses the channel beneath it, which can move pieces of tensors.
+// libtorch's c10d::Backend over the shared-memory engine, for CPU tensors and users of c10d. It
+// adapts calls to the engine and keeps it alive; tegula::Group uses the engine itself, which can
+// move pieces of tensors.
 //
-// Calls run in the order in which they are made: a synchronous one on the caller's thread, once
-// nothing is pending. Asynchronous calls run on the
-// backend's worker thread, sends and recvs on another. An error is thrown by a synchronous call,
-// and by wait() of an asynchronous one. Destroying the backend ends pending calls with an error.
+// Calls run in the order in which they are made, together with those of the group: a synchronous
+// one on the caller's thread once nothing is pending, asynchronous ones on the engine's worker
+// thread, sends and recvs on another. An error is thrown by a synchronous call, and by wait() of an
+// asynchronous one.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -14,26 +15,15 @@
 #include <string>
 #include <vector>
 
-#include "tegula/comm/shm/channel.h"
-#include "tegula/comm/shm/collectives.h"
-#include "tegula/comm/worker.h"
+#include "tegula/comm/shm/engine.h"
 
 namespace tegula::shm {
 
-class Postman;
-
 class Backend final : public c10d::Backend {
  public:
-  Backend(std::shared_ptr<Board> board, ChannelOptions options);
-  ~Backend() override;
+  explicit Backend(std::shared_ptr<ShmEngine> engine);
 
   using Work = c10::intrusive_ptr<c10d::Work>;
-  using Body = std::function<void(Channel&)>;
-
-  // For calls on the channel itself: on the worker's thread, or under its lock.
-  Channel& channel() { return channel_; }
-  comm::Worker& worker() { return worker_; }
-  Postman& postman() { return *postman_; }
 
   const std::string getBackendName() const override { return "tegula-shm"; }
 
@@ -63,12 +53,23 @@ class Backend final : public c10d::Backend {
   Work barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  Work run(bool later, c10d::OpType type, std::vector<at::Tensor> kept, Body body);
-  Work post(Kind kind, at::Tensor tensor, int peer, int tag);
+  enum class Mode { Sync, Async };
+  using Body = std::function<void(Channel&)>;
 
-  Channel channel_;
-  std::unique_ptr<Postman> postman_;
-  comm::Worker worker_;
+  // Newer libtorch says in the options whether the caller waits at once.
+  template <class Options>
+  static Mode mode_of(const Options& options) {
+    if constexpr (requires { options.asyncOp; }) {
+      return options.asyncOp ? Mode::Async : Mode::Sync;
+    } else {
+      return Mode::Async;
+    }
+  }
+
+  Work run(Mode mode, c10d::OpType type, std::vector<at::Tensor> kept, Body body);
+  Work start_message(Kind kind, const at::Tensor& tensor, int peer, int tag);
+
+  std::shared_ptr<ShmEngine> engine_;
 };
 
 }  // namespace tegula::shm

@@ -131,7 +131,7 @@ bool reserve(int descriptor, std::uint64_t place, std::size_t bytes) {
 struct LogEntry {
   std::uint32_t key_bytes;
   std::uint32_t value_bytes;
-  std::uint32_t alive;
+  std::uint32_t change;  // a Board::Change
 };
 
 }  // namespace
@@ -269,7 +269,7 @@ void Board::catch_up() {
     std::memcpy(&entry, log + indexed_, sizeof(entry));
     const char* text = reinterpret_cast<const char*>(log + indexed_ + sizeof(entry));
     std::string key(text, entry.key_bytes);
-    if (entry.alive != 0) {
+    if (entry.change == static_cast<std::uint32_t>(Change::Set)) {
       index_[std::move(key)].assign(text + entry.key_bytes, entry.value_bytes);
     } else {
       index_.erase(key);
@@ -285,9 +285,10 @@ std::optional<std::string> Board::find(const std::string& key) {
   return found->second;
 }
 
-void Board::append(const std::string& key, const std::string& value, bool alive) {
+void Board::append(const std::string& key, const std::string& value, Change change) {
   const LogEntry entry{static_cast<std::uint32_t>(key.size()),
-                       static_cast<std::uint32_t>(value.size()), alive ? 1U : 0U};
+                       static_cast<std::uint32_t>(value.size()),
+                       static_cast<std::uint32_t>(change)};
   const std::size_t bytes = sizeof(entry) + key.size() + value.size();
   if (header_->log_used + bytes > kLogBytes) {
     throw CommError("the board's table of keys is full")
@@ -305,7 +306,7 @@ void Board::append(const std::string& key, const std::string& value, bool alive)
 
 void Board::set(const std::string& key, const std::string& value) {
   const Lock lock(*this);
-  append(key, value, true);
+  append(key, value, Change::Set);
 }
 
 std::optional<std::string> Board::get(const std::string& key) {
@@ -318,7 +319,7 @@ std::string Board::compare_set(const std::string& key, const std::string& expect
   const Lock lock(*this);
   const std::optional<std::string> held = find(key);
   if (held ? *held != expected : !expected.empty()) return held.value_or(expected);
-  append(key, value, true);
+  append(key, value, Change::Set);
   return value;
 }
 
@@ -326,14 +327,14 @@ std::int64_t Board::add(const std::string& key, std::int64_t amount) {
   const Lock lock(*this);
   const std::optional<std::string> held = find(key);
   const std::int64_t sum = (held ? std::stoll(*held) : 0) + amount;
-  append(key, std::to_string(sum), true);
+  append(key, std::to_string(sum), Change::Set);
   return sum;
 }
 
 bool Board::remove(const std::string& key) {
   const Lock lock(*this);
   if (!find(key)) return false;
-  append(key, "", false);
+  append(key, "", Change::Removed);
   return true;
 }
 

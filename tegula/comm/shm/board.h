@@ -99,7 +99,8 @@ class Board {
   class Lock;
   void catch_up();  // brings index_ up to date; under the lock
   std::optional<std::string> find(const std::string& key);
-  void append(const std::string& key, const std::string& value, bool alive);
+  enum class Change : std::uint32_t { Removed = 0, Set = 1 };
+  void append(const std::string& key, const std::string& value, Change change);
 
   int ranks_;
   int descriptor_;  // -1: threads

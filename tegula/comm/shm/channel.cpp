@@ -8,7 +8,7 @@
 #include <new>
 
 #include "tegula/base/text.h"
-#include "tegula/comm/shm/outbox.h"
+#include "tegula/comm/shm/envelope.h"
 
 namespace tegula::shm {
 
@@ -24,7 +24,7 @@ struct alignas(128) Line {
   std::uint64_t fingerprint[2];
   std::uint64_t extent[2];
   alignas(64) std::atomic<std::uint32_t> reading;  // others' memory
-  alignas(64) std::atomic<std::uint32_t> bell;     // rung for mail
+  alignas(64) std::atomic<std::uint32_t> bell;     // rung for messages
   std::atomic<std::uint32_t> bell_sleepers;
 };
 
@@ -136,13 +136,13 @@ std::string Channel::world_rank(int member) const {
 
 // --- rounds -----------------------------------------------------------------------------------
 
-void Channel::open(Call call, std::uint64_t extent) {
+void Channel::open(const Call& call, std::uint64_t extent) {
   throw_if_broken();
-  call.number(calls_++);
   call_ = call;
+  call_.number(calls_++);
   extent_ = extent;
   const std::size_t parity = round_ & 1U;
-  reinterpret_cast<Record*>(records_)[static_cast<std::size_t>(index()) * 2 + parity].call = call;
+  reinterpret_cast<Record*>(records_)[static_cast<std::size_t>(index()) * 2 + parity].call = call_;
 }
 
 std::byte* Channel::my_slot() { return const_cast<std::byte*>(slot_of(index())); }
@@ -200,12 +200,12 @@ void Channel::wait_for(int member) {
     return other != index() &&
            !has_reached(lines_[other].posted.load(std::memory_order_acquire), target);
   };
-  Patience patience(this->patience());
+  Backoff backoff(this->backoff());
   Clock::time_point start{};
   while (true) {
     const std::uint32_t seen = posted.load(std::memory_order_acquire);
     if (has_reached(seen, target)) return;
-    if (!patience.wait(posted, seen, lines_[member].sleepers)) continue;
+    if (!backoff.wait(posted, seen, lines_[member].sleepers)) continue;
     if (start == Clock::time_point{}) start = Clock::now();
     look_around(start, call_, is_absent);
   }
@@ -260,7 +260,7 @@ void Channel::check_refusal(int member, const Call& call) {
            .hint("look at that rank's output; all ranks of a group must make the same calls"));
 }
 
-Patience::Start Channel::patience() {
+Backoff::Start Channel::backoff() {
   if (!knows_processors_) {
     bool all_joined = true;
     for (int rank = 0; rank < board_->ranks(); ++rank) {
@@ -269,7 +269,7 @@ Patience::Start Channel::patience() {
     has_own_processor_ = board_->ranks() <= board_->processors();
     knows_processors_ = all_joined;
   }
-  return has_own_processor_ ? Patience::Start::Spinning : Patience::Start::Yielding;
+  return has_own_processor_ ? Backoff::Start::Spinning : Backoff::Start::Yielding;
 }
 
 // --- faults -----------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ void Channel::wait_for_readers() {
   }
 }
 
-// --- mail -------------------------------------------------------------------------------------
+// --- messages ----------------------------------------------------------------------------------
 
 Envelope& Channel::envelope(int from, int to, std::uint64_t part) const {
   const std::size_t pair = static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) +

@@ -9,7 +9,7 @@
 // wait that exceeds the timeout become the group's fault, which every rank throws, at once and in
 // all later calls.
 //
-// One thread of a rank at a time, but for the parts on faults and mail.
+// One thread of a rank at a time, but for the parts on faults and messages.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "tegula/comm/call.h"
+#include "tegula/comm/shm/backoff.h"
 #include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/board.h"
-#include "tegula/comm/shm/patience.h"
 
 namespace tegula::shm {
 
@@ -73,7 +73,7 @@ class Channel {
   static constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
   // Starts a call: numbers it, puts its fingerprint and `extent` (a number of the caller's own,
   // which need not agree) beside the slot of the coming round.
-  void open(Call call, std::uint64_t extent);
+  void open(const Call& call, std::uint64_t extent);
   std::byte* my_slot();
   const std::byte* slot_of(int member) const;
   // 2 * size() numbers of mine that the others can read in this round.
@@ -119,13 +119,13 @@ class Channel {
   // Waits until no peer reads my memory; after a failure in a call that showed it.
   void wait_for_readers();
 
-  // --- mail ---
+  // --- messages ---
   // The envelope of part `part` of what `from` sends to `to`.
   Envelope& envelope(int from, int to, std::uint64_t part) const;
   std::atomic<std::uint32_t>& bell(int member);
   std::atomic<std::uint32_t>& bell_sleepers(int member);
   void ring(int member);
-  Patience::Start patience();
+  Backoff::Start backoff();
 
  private:
   void attach();

@@ -3,8 +3,6 @@
 // and meet once more before anybody may touch its memory again.
 #include "tegula/comm/shm/collectives.h"
 
-#include <c10/util/SmallVector.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -14,6 +12,7 @@
 
 #include "tegula/comm/reduce.h"
 #include "tegula/comm/shm/offer.h"
+#include "tegula/comm/shm/rounds.h"
 
 namespace tegula::shm {
 
@@ -25,72 +24,8 @@ using comm::writing_for;
 
 namespace {
 
-using Bytes = std::int64_t;
-using Sources = c10::SmallVector<const void*, 8>;
-
-constexpr Bytes kSlot = static_cast<Bytes>(Channel::kSlotBytes);
-// Below this a round through the slots is cheaper than two meetings.
-constexpr Bytes kWorthShowing = 16 << 10;
-// Up to this size every rank of more than two reduces the whole tensor by itself; two ranks do so
-// with whatever fits in a slot.
-constexpr Bytes kReducedTogether = 32 << 10;
-// From here on results are in blocks (comm/buffers.cpp), and peers may write into them.
-constexpr Bytes kWorthOffering = 1 << 20;
 // What is read once and written to several places in between.
 constexpr Bytes kBite = 256 << 10;
-constexpr Bytes kLine = 64;
-
-Bytes round_up(Bytes bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-
-// Room in a slot for each of `parts` destinations.
-Bytes window_for(int parts) { return kSlot / std::max(parts, 1) / kLine * kLine; }
-
-// Where in the slot of `from` the part for `to` stands: its own part takes no room.
-Bytes part_of(int from, int to, Bytes window) { return (to < from ? to : to - 1) * window; }
-
-void meet(Channel& channel, Bytes begin) {
-  if (begin == 0) {
-    channel.meet_and_check();
-  } else {
-    channel.meet();
-  }
-}
-
-template <class Visit>
-void for_each_peer(const Channel& channel, Visit visit) {
-  for (int step = 1; step < channel.size(); ++step) {
-    visit((channel.index() + step) % channel.size());
-  }
-}
-
-// In a call where members read each other's memory: nobody leaves it, not even by an error, while
-// another one may still read.
-class Exhibition {
- public:
-  explicit Exhibition(Channel& channel) : channel_(channel) {}
-  ~Exhibition() {
-    if (!closed_) channel_.wait_for_readers();
-  }
-  Exhibition(const Exhibition&) = delete;
-  Exhibition& operator=(const Exhibition&) = delete;
-
-  template <class Read>
-  void read(Read read) {
-    channel_.begin_reading();
-    read();
-    channel_.end_reading();
-    channel_.advance();
-  }
-  void close() {
-    channel_.meet();
-    channel_.advance();
-    closed_ = true;
-  }
-
- private:
-  Channel& channel_;
-  bool closed_ = false;
-};
 
 Bytes longest_of(std::span<const Piece> pieces) {
   Bytes longest = 0;
@@ -221,10 +156,10 @@ void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std
   const ShownTensor mine{from, to};
   channel.open(call, 0);
   channel.show(&mine);
-  Exhibition exhibition(channel);
+  ExposedMemory exposed(channel);
   channel.meet_and_check();
   c10::SmallVector<ShownTensor, 8> shown;
-  exhibition.read([&] {
+  exposed.read([&] {
     Sources sources;
     for (int rank = 0; rank < n; ++rank) {
       shown.push_back(*static_cast<const ShownTensor*>(channel.shown_by(rank)));
@@ -234,14 +169,14 @@ void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std
             length(channel.index()) / size_of(call.dtype()), writing_for(bytes));
   });
   channel.meet();
-  exhibition.read([&] {
+  exposed.read([&] {
     for_each_peer(channel, [&](int peer) {
       comm::write_bytes(to + start(peer), shown[static_cast<std::size_t>(peer)].to + start(peer),
                         length(peer), writing_for(bytes));
     });
     settle(writing_for(bytes));
   });
-  exhibition.close();
+  exposed.close();
 }
 
 // --- reduce-scatter ---------------------------------------------------------------------------
@@ -294,9 +229,9 @@ void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Pi
   const auto n = static_cast<std::size_t>(channel.size());
   channel.open(call, 0);
   channel.show(from.data());
-  Exhibition exhibition(channel);
+  ExposedMemory exposed(channel);
   channel.meet_and_check();
-  exhibition.read([&] {
+  exposed.read([&] {
     std::vector<Flat> flat(n);
     for (Bytes begin = 0; begin < to.bytes(); begin += kSlot) {
       const Bytes end = std::min(begin + kSlot, to.bytes());
@@ -309,7 +244,7 @@ void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Pi
               (end - begin) / size_of(call.dtype()), writing_for(to.bytes()));
     }
   });
-  exhibition.close();
+  exposed.close();
 }
 
 // --- exchange ---------------------------------------------------------------------------------
@@ -403,16 +338,16 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
   }
   if (channel.members_share_memory() && longest > kWorthShowing) {
     channel.show(&from);
-    Exhibition exhibition(channel);
+    ExposedMemory exposed(channel);
     channel.meet_and_check();
-    exhibition.read([&] {
+    exposed.read([&] {
       for (std::size_t rank = 0; rank < to.size(); ++rank) {
         copy(*static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank))), to[rank],
              writing);
       }
       settle(writing);
     });
-    return exhibition.close();
+    return exposed.close();
   }
   Bytes begin = 0;
   do {
@@ -453,21 +388,21 @@ void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
   if (!may_show || longest <= kWorthShowing) stage_for_peers(channel, from, 0, window);
   std::optional<Offer> offer;
   if (!may_show) offer.emplace(channel, to);
-  Exhibition exhibition(channel);
+  ExposedMemory exposed(channel);
   channel.meet_and_check();
   check_counts(channel, call);
   for (int member = 0; member < channel.size(); ++member) {
     longest = std::max(longest, static_cast<Bytes>(channel.extent_of(member)));
   }
   if (may_show && longest > kWorthShowing) {
-    exhibition.read([&] {
+    exposed.read([&] {
       for (std::size_t rank = 0; rank < to.size(); ++rank) {
         const auto* shown = static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank)));
         copy(shown[channel.index()], to[rank], writing_of(to));
       }
       settle(writing_of(to));
     });
-    return exhibition.close();
+    return exposed.close();
   }
   if (longest >= kWorthOffering && offer->is_mutual()) {
     channel.advance();
@@ -479,6 +414,7 @@ void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
     settle(Writing::Streaming);
     return offer->close();
   }
+  if (offer) offer->withdraw();
   take_from_peers(channel, from, to, 0, window);
   for (Bytes begin = window; begin < longest; begin += window) {
     stage_for_peers(channel, from, begin, window);
@@ -493,12 +429,12 @@ void broadcast(Channel& channel, const Call& call, const Piece& piece) {
   channel.open(call, 0);
   if (channel.members_share_memory() && piece.bytes() > kWorthShowing) {
     channel.show(&piece);
-    Exhibition exhibition(channel);
+    ExposedMemory exposed(channel);
     channel.meet_and_check();
-    exhibition.read([&] {
+    exposed.read([&] {
       if (!is_root) copy(*static_cast<const Piece*>(channel.shown_by(call.root())), piece);
     });
-    return exhibition.close();
+    return exposed.close();
   }
   Bytes begin = 0;
   do {

@@ -1,22 +1,29 @@
 #include "tegula/comm/shm/offer.h"
 
+#include "tegula/comm/shm/rounds.h"
+
 namespace tegula::shm {
 
 using comm::Piece;
 
 Offer::Offer(Channel& channel, std::span<const Piece> to) : channel_(channel), to_(to) {
+  Bytes bytes = 0;
+  for (const Piece& piece : to) bytes += piece.bytes();
+  // Smaller results are in no block: no need to look.
+  const bool may_be_in_blocks = channel.blocks() != nullptr && bytes >= kWorthOffering;
   Destination* destination = channel.my_destinations();
   for (const Piece& piece : to) {
     *destination = {{}, piece.run, piece.stride, piece.runs};
-    if (channel.blocks() != nullptr && piece.bytes() > 0) {
+    if (may_be_in_blocks && piece.bytes() > 0) {
       destination->spot = channel.blocks()->spot_of(piece.base).value_or(Spot{});
+      is_open_ = is_open_ || destination->spot.block != 0;
     }
     ++destination;
   }
 }
 
 Offer::~Offer() {
-  if (!is_open_ || channel_.blocks() == nullptr) return;
+  if (!is_open_) return;
   for (const Piece& piece : to_) channel_.blocks()->retire(piece.base);
 }
 

@@ -27,6 +27,8 @@ class Offer {
   // After the meeting, in the same round: whether all places of all members are in blocks. All
   // members come to the same answer. If not, nobody writes and the offer is void.
   bool is_mutual();
+  // After the meeting, if all members know that nobody writes.
+  void withdraw() { is_open_ = false; }
   // `places()[r]` is where rank r wants what I have for it, mine included.
   std::span<const comm::Piece> places() const { return {places_.data(), places_.size()}; }
   // Meets: everybody's places are written.
@@ -37,7 +39,7 @@ class Offer {
   std::span<const comm::Piece> to_;
   c10::SmallVector<comm::Piece, 4> places_;
   c10::SmallVector<std::shared_ptr<const Area>, 4> areas_;
-  bool is_open_ = true;
+  bool is_open_ = false;  // a place of mine may be written by peers
 };
 
 }  // namespace tegula::shm

@@ -12,7 +12,18 @@
 
 namespace tegula::shm {
 
-class BoardStore final : public c10d::Store {
+// Newer libtorch asks a store for clone(); where it does not, the base here does.
+template <class Store>
+concept HasClone = requires(Store& store) { store.clone(); };
+
+template <class Store>
+struct ClonedStore : Store {
+  virtual c10::intrusive_ptr<c10d::Store> clone() = 0;
+};
+template <HasClone Store>
+struct ClonedStore<Store> : Store {};
+
+class BoardStore final : public ClonedStore<c10d::Store> {
  public:
   // Keys are kept apart from others' by the prefix.
   BoardStore(std::shared_ptr<Board> board, std::string prefix);

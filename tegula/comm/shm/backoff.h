@@ -20,10 +20,10 @@ inline void relax_processor() {
 #endif
 }
 
-class Patience {
+class Backoff {
  public:
   enum class Start { Spinning, Yielding };
-  explicit Patience(Start start) : step_(start == Start::Spinning ? 0 : kSpins) {}
+  explicit Backoff(Start start) : step_(start == Start::Spinning ? 0 : kSpins) {}
 
   // Waits a little for `word` to differ from `seen`. True once in a while: time to look for what
   // else may have happened. `sleepers` counts who must be woken when the word changes.

@@ -7,58 +7,54 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <list>
-#include <memory>
 #include <vector>
 
-#include "tegula/comm/piece.h"
+#include "tegula/comm/message.h"
 #include "tegula/comm/shm/channel.h"
 
 namespace tegula::shm {
 
-using comm::Piece;
-
 // One send or recv under way.
-struct Letter {
-  Call call;  // its kind says which
-  int peer = 0;
-  Piece piece;
+struct PendingMessage {
+  comm::Message message;
   // Called once, on the thread that finished it; null on success.
   std::function<void(std::exception_ptr)> on_end;
 
-  std::int64_t moved = 0;
+  std::int64_t moved = 0;  // bytes, those of the head included
   bool has_begun = false;
-  std::chrono::steady_clock::time_point posted;
+  std::chrono::steady_clock::time_point posted{};
 };
 
-class Mail {
+class Messages {
  public:
-  explicit Mail(Channel& channel);
+  explicit Messages(Channel& channel);
 
-  // Takes the letter on; it moves in progress() and wait().
-  void post(Letter letter);
-  bool is_idle() const { return letters_.empty(); }
+  // Takes the message on; it moves in progress().
+  void post(PendingMessage pending);
+  bool is_idle() const { return pending_.empty(); }
   // Moves what can be moved now. True if anything did.
   bool progress();
-  // Sleeps a little until something may be moved again; touches no letters, so that others may be
-  // posted meanwhile. True once in a while: time to look().
-  bool nap(Patience& patience);
-  // Throws if the group is broken, or if the peer of some letter is gone or too late.
-  void look();
+  // Sleeps a little until something may be moved again; touches no message, so that others may be
+  // posted meanwhile. True once in a while: time to check_peers().
+  bool nap(Backoff& backoff);
+  // Throws if the group is broken, or if the peer of some message is gone or too late.
+  void check_peers();
   // Makes a nap() of another thread end.
   void wake() { channel_.ring(channel_.index()); }
   void fail_all(const std::exception_ptr& error);
 
  private:
-  bool advance(Letter& letter);
-  bool send_part(Letter& letter);
-  bool receive_part(Letter& letter);
-  bool is_complete(const Letter& letter) const;
+  bool advance(PendingMessage& pending);
+  bool send_part(PendingMessage& pending);
+  bool receive_part(PendingMessage& pending);
+  void make_room(PendingMessage& pending, const Envelope& envelope);
 
   Channel& channel_;
-  std::list<Letter> letters_;
+  std::list<PendingMessage> pending_;
   std::vector<std::uint64_t> sent_parts_, received_parts_;        // per peer
   std::vector<std::uint64_t> sent_messages_, received_messages_;  // per peer
   std::atomic<std::uint32_t> bell_seen_ = 0;

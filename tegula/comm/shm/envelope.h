@@ -1,5 +1,5 @@
 // The shared memory of point-to-point messages: for every ordered pair of ranks two envelopes, used
-// in turn. The protocol is mail.h's.
+// in turn. The protocol is that of messages.h.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +22,7 @@ struct alignas(64) Envelope {
   comm::Call call;      // the sender's
 
   std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(this + 1); }
 
   // Room for data: less in large groups, so that n * n pairs stay affordable.
   static std::size_t room(int ranks) {

@@ -1,0 +1,120 @@
+// A coalesced call is made of the moves of its tensors, whose calls say what must agree.
+#include <algorithm>
+
+#include "tegula/base/error.h"
+#include "tegula/comm/move.h"
+
+namespace tegula::comm {
+namespace {
+
+// make(i) for each of `count` tensors.
+template <class Make>
+CoalescedMove coalesced(Kind kind, std::size_t count, Make make) {
+  CoalescedMove all;
+  std::vector<Call> calls;
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      all.moves.push_back(make(i));
+    } catch (const UsageError& error) {
+      throw UsageError(error).fact(
+          "list", "tensor " + std::to_string(i) + " of " + std::to_string(count) + ", from 0");
+    }
+    calls.push_back(all.moves.back().call);
+  }
+  all.call = Call::coalesced(kind, calls);
+  return all;
+}
+
+void check_apart(const std::vector<at::Tensor>& tensors) {
+  struct Memory {
+    std::uintptr_t begin, end;
+  };
+  std::vector<Memory> memories;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.numel() == 0 || tensor.is_meta()) continue;
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data_ptr());
+    std::int64_t last = 0;
+    for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) {
+      last += (tensor.size(dim) - 1) * tensor.stride(dim);
+    }
+    memories.push_back(
+        {begin, begin + static_cast<std::uintptr_t>(last + 1) * tensor.element_size()});
+  }
+  std::sort(memories.begin(), memories.end(),
+            [](const Memory& a, const Memory& b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < memories.size(); ++i) {
+    if (memories[i - 1].end <= memories[i].begin) continue;
+    throw UsageError("two tensors of one call in place share memory")
+        .hint("list each tensor once; views of one tensor can be reduced as that tensor");
+  }
+}
+
+}  // namespace
+
+CoalescedMove all_reduce_list_move(const Party& party, const std::vector<at::Tensor>& tensors,
+                                   ReduceOp op) {
+  CoalescedMove all = coalesced(Kind::AllReduce, tensors.size(), [&](std::size_t i) {
+    return all_reduce_move(party, tensors[i], op);
+  });
+  all.call.reduced_by(op);
+  return all;
+}
+
+CoalescedMove all_reduce_list_in_place_move(const Party& party,
+                                            const std::vector<at::Tensor>& tensors, ReduceOp op) {
+  CoalescedMove all = coalesced(Kind::AllReduce, tensors.size(), [&](std::size_t i) {
+    return all_reduce_in_place_move(party, tensors[i], op);
+  });
+  check_apart(tensors);
+  all.call.reduced_by(op);
+  return all;
+}
+
+CoalescedMove all_gather_list_move(const Party& party, const std::vector<TensorAlong>& tensors) {
+  return coalesced(Kind::AllGather, tensors.size(), [&](std::size_t i) {
+    return all_gather_move(party, tensors[i].tensor, tensors[i].dim, tensors[i].sizes);
+  });
+}
+
+CoalescedMove reduce_scatter_list_move(const Party& party, const std::vector<TensorAlong>& tensors,
+                                       ReduceOp op) {
+  CoalescedMove all = coalesced(Kind::ReduceScatter, tensors.size(), [&](std::size_t i) {
+    return reduce_scatter_move(party, tensors[i].tensor, tensors[i].dim, op, tensors[i].sizes);
+  });
+  all.call.reduced_by(op);
+  return all;
+}
+
+std::vector<at::Tensor> CoalescedMove::run(Engine& engine) const {
+  std::vector<TensorPieces> tensors;
+  for (const Move& move : moves) {
+    tensors.push_back({move.call.dtype(),
+                       {move.from.data(), move.from.size()},
+                       {move.to.data(), move.to.size()}});
+  }
+  switch (call.kind()) {
+    case Kind::AllReduce:
+      engine.all_reduce_coalesced(call, tensors);
+      break;
+    case Kind::AllGather:
+      engine.all_gather_coalesced(call, tensors);
+      break;
+    case Kind::ReduceScatter:
+      engine.reduce_scatter_coalesced(call, tensors);
+      break;
+    case Kind::AllToAll:
+    case Kind::Broadcast:
+    case Kind::Scatter:
+    case Kind::Gather:
+    case Kind::Permute:
+    case Kind::Barrier:
+    case Kind::Send:
+    case Kind::Recv:
+      throw InternalError("calls of this kind are not coalesced");
+  }
+  std::vector<at::Tensor> results;
+  for (const Move& move : moves) results.push_back(move.finish());
+  return results;
+}
+
+}  // namespace tegula::comm

@@ -1,0 +1,29 @@
+// A send or a recv, as engines carry it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "tegula/comm/call.h"
+#include "tegula/comm/piece.h"
+#include "tegula/comm/tensor_head.h"
+
+namespace tegula::comm {
+
+struct Message {
+  Call call;  // its kind says which
+  int peer = 0;
+  Piece piece;  // what is sent, or where it goes
+
+  // Of a message that carries its shape. A send has a head that goes before the piece. A recv asks
+  // `place_for` where the piece goes once the head came; what that throws, a CommError, breaks the
+  // group.
+  std::shared_ptr<const TensorHead> head = nullptr;
+  std::function<Piece(std::span<const std::byte> head)> place_for = nullptr;
+
+  bool carries_shape() const { return head != nullptr || place_for != nullptr; }
+};
+
+}  // namespace tegula::comm
