@@ -1,15 +1,17 @@
-# Every target does its own set-up; running one again does no work twice.
+# Every target does its own set-up; running one again does no work twice, and what one has built the
+# others use.
 #
-#   make demo      run the main job
+#   make demo      run the main job; builds only what that needs
 #   make test      build, then run the default tests
 #   make test-all  run the long suites too
+#   make test-versions  the main tests against every supported libtorch, in Debian chroots; needs root
 #   make bench     run the benchmarks (GROUP=core, or ARGS="--json out.jsonl")
 #   make build     build everything, run nothing
 #   make lint      clang-tidy over the whole tree
 #   make format    rewrite sources with clang-format
 #   make clean     remove the build of PRESET (the downloaded libtorch stays)
 #
-# PRESET picks the kind of build: dev (default), release, asan, tsan, core.
+# PRESET picks the kind of build: dev (default), debug, asan, tsan, core.
 
 PRESET ?= dev
 GROUP ?= all
@@ -17,20 +19,17 @@ BUILD := build/$(PRESET)
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
-.PHONY: build demo test test-all bench lint format clean setup
+.PHONY: configure build demo test test-all test-versions bench lint format clean
 
-setup:
-	@scripts/setup $(PRESET)
+configure:
+	@scripts/setup $(PRESET) all
+	@scripts/configure $(PRESET) all
 
-# Ninja re-runs CMake by itself when a CMake file changes.
-$(BUILD)/build.ninja: | setup
-	@cmake --preset $(PRESET) $(if $(CI),-DTEGULA_WERROR=ON) $(if $(filter core,$(PRESET)),,-DTorch_DIR="$$(cat build/setup/torch-dir)")
-
-build: setup $(BUILD)/build.ninja
+build: configure
 	@cmake --build $(BUILD)
 
-demo: build
-	@scripts/demo $(BUILD)
+demo:
+	@scripts/demo $(PRESET)
 
 test: build
 	@$(CTEST) --label-exclude long
@@ -38,13 +37,18 @@ test: build
 test-all: build
 	@$(CTEST)
 
+test-versions:
+	@scripts/test-versions
+
 bench: build
 	@TEGULA_PYTHON=$(CURDIR)/build/venv/bin/python $(BUILD)/bin/tegula bench $(GROUP) $(ARGS)
 
 lint: build
+	@scripts/setup $(PRESET) lint
 	@scripts/lint $(BUILD)
 
 format:
+	@scripts/setup core all
 	@scripts/format --fix
 
 clean:

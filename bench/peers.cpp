@@ -13,7 +13,8 @@
 namespace tegula::bench {
 
 std::vector<Measurement> run_peer(const std::string& group) {
-  const std::string script = std::string(TEGULA_PEER_SCRIPTS) + "/" + group + ".py";
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string script = self.parent_path() / TEGULA_PEERS / (group + ".py");
   if (!std::filesystem::exists(script)) return {};
   const char* python = std::getenv("TEGULA_PYTHON");
   const std::string command = std::string("'") + (python != nullptr ? python : "python3") + "' '" +

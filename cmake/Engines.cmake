@@ -1,7 +1,7 @@
 # Which engines can be built: for each that may be missing there are two files, of which one is left
 # out.
 #   TEGULA_LEFT_OUT   a regular expression of the files not to build
-#   TEGULA_HAS_MPI    whether MPI::MPI_CXX is there
+#   TEGULA_HAS_MPI    whether MPI::MPI_CXX is there; TEGULA_MPI_INCLUDES: the options that find mpi.h
 #   GLOO_HEADERS      the folder of gloo's headers
 
 # gloo is inside libtorch, but the wheel lacks its headers.
@@ -18,6 +18,10 @@ if(TEGULA_MPI)
   set(has_mpi ${MPI_CXX_FOUND})
 endif()
 set(TEGULA_HAS_MPI ${has_mpi} CACHE INTERNAL "MPI was found")
+set(TEGULA_MPI_INCLUDES "")
+foreach(folder ${MPI_CXX_INCLUDE_DIRS})
+  list(APPEND TEGULA_MPI_INCLUDES -isystem${folder})
+endforeach()
 message(STATUS "mpi engine: ${TEGULA_HAS_MPI}")
 
 # A libtorch with NCCL says so in the compile definitions of its CUDA part.

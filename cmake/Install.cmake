@@ -1,14 +1,14 @@
-# Installs the libraries, headers and the find_package(Tegula) files.
+# Installs the libraries, their public headers, the find_package(Tegula) files and the programs.
 include(CMakePackageConfigHelpers)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Tegula)
 set(targets tegula_core)
 if(TEGULA_TORCH)
-  list(APPEND targets tegula)
+  list(APPEND targets tegula tegula_testing)
 endif()
 
 # FILE_SET installs the headers where they lie in the tree.
-install(TARGETS ${targets} EXPORT TegulaTargets FILE_SET HEADERS)
+install(TARGETS ${targets} EXPORT TegulaTargets FILE_SET HEADERS FILE_SET of_mpi)
 install(EXPORT TegulaTargets NAMESPACE Tegula:: DESTINATION ${config_folder})
 configure_package_config_file(cmake/TegulaConfig.cmake.in TegulaConfig.cmake
                               INSTALL_DESTINATION ${config_folder})
@@ -16,5 +16,9 @@ write_basic_package_version_file(TegulaConfigVersion.cmake COMPATIBILITY SameMin
 install(FILES ${PROJECT_BINARY_DIR}/TegulaConfig.cmake ${PROJECT_BINARY_DIR}/TegulaConfigVersion.cmake
         DESTINATION ${config_folder})
 if(TEGULA_TOOLS)
-  install(TARGETS tegula_cli tegula_bench)
+  install(TARGETS tegula_cli)
+endif()
+if(TEGULA_BENCH)
+  install(TARGETS ${TEGULA_BENCH_PROGRAMS})
+  install(DIRECTORY bench/peers/ DESTINATION ${TEGULA_PEERS_FOLDER} FILES_MATCHING PATTERN "*.py")
 endif()

@@ -11,6 +11,16 @@ if(NOT Python_EXECUTABLE AND EXISTS ${TEGULA_VENV_PYTHON})
   set(Python_EXECUTABLE ${TEGULA_VENV_PYTHON})
 endif()
 
+# Fails if this Python's torch uses another libtorch_python than the given one. A torch that brings none
+# (Debian's) uses that of the system, and then the versions tell.
+set(TORCH_OF_PYTHON [[
+import importlib.metadata, importlib.util, os, sys
+folder = os.path.dirname(importlib.util.find_spec("torch").origin)
+own = os.path.join(folder, "lib", "libtorch_python.so")
+version = importlib.metadata.version("torch").split("+")[0]
+sys.exit(not (os.path.samefile(own, sys.argv[1]) if os.path.exists(own) else version == sys.argv[2]))
+]])
+
 # Sets `reason` to why it cannot be built; empty if it can.
 function(tegula_why_no_python reason)
   set(${reason} "" PARENT_SCOPE)
@@ -23,11 +33,8 @@ function(tegula_why_no_python reason)
   elseif(NOT TORCH_PYTHON)
     set(${reason} "this libtorch has no libtorch_python" PARENT_SCOPE)
   else()
-    execute_process(
-      COMMAND ${Python_EXECUTABLE} -c
-              "import importlib.util as u, os, sys; s = u.find_spec('torch'); sys.exit(not (s and os.path.samefile(os.path.dirname(s.origin), sys.argv[1])))"
-              ${TORCH_INSTALL_PREFIX}
-      RESULT_VARIABLE another_torch ERROR_QUIET)
+    execute_process(COMMAND ${Python_EXECUTABLE} -c "${TORCH_OF_PYTHON}" ${TORCH_PYTHON} ${Torch_VERSION}
+                    RESULT_VARIABLE another_torch ERROR_QUIET)
     if(another_torch)
       set(${reason} "${Python_EXECUTABLE} does not have the torch of ${TORCH_INSTALL_PREFIX}" PARENT_SCOPE)
     endif()
@@ -35,7 +42,8 @@ function(tegula_why_no_python reason)
 endfunction()
 
 find_package(Python QUIET COMPONENTS Interpreter Development.Module)
-find_library(TORCH_PYTHON torch_python PATHS ${TORCH_INSTALL_PREFIX}/lib NO_DEFAULT_PATH)
+find_library(TORCH_PYTHON torch_python PATHS ${TORCH_INSTALL_PREFIX}/lib
+             ${TORCH_INSTALL_PREFIX}/lib/${CMAKE_LIBRARY_ARCHITECTURE} NO_DEFAULT_PATH)
 tegula_why_no_python(no_python)
 if(no_python)
   message(STATUS "python module: left out (${no_python})")
