@@ -71,6 +71,12 @@ const OpCase kOps[] = {
     {"add_", [](const Operands& in) { in.y.add_(in.zero); }},
     {"layer_norm", [](const Operands& in) { at::layer_norm(in.x, {kSize}, in.bias, in.bias); }},
     {"cat", [](const Operands& in) { at::cat({in.x, in.y}, 1); }},
+    {"copy_", [](const Operands& in) { in.y.copy_(in.x); }},
+    {"fill_", [](const Operands& in) { in.y.fill_(0.5); }},
+    {"zeros_like", [](const Operands& in) { at::zeros_like(in.x); }},
+    {"dropout", [](const Operands& in) { at::native_dropout(in.x, 0.5, true); }},
+    {"mean", [](const Operands& in) { at::mean(in.x); }},
+    {"mse_loss", [](const Operands& in) { at::mse_loss(in.x, in.y); }},
 };
 
 void register_case(const std::string& name, const std::string& who,

@@ -1,5 +1,5 @@
 // Trains a small character-level GPT on a grid of ranks: data parallel over dp, tensor parallel
-// over tp. The model (gpt_model.h) is plain libtorch; `placed` below is all that distributes it.
+// over tp. The model (gpt_model.h) is plain libtorch; `kPlaced` below is all that distributes it.
 // At the end one rank trains the plain model alone: the losses must be the same.
 //
 //   tegula run -n 4 gpt README.md ARCHITECTURE.md
@@ -33,15 +33,10 @@ struct Options {
 
 // Column parallel: the rows of (out, in) are cut. Row parallel: the columns are, and the bias is
 // added once to the sum. All else is replicated; nothing is cut over dp.
-Placements placed(const std::string& name) {
-  const auto is = [&](const char* part) { return name.find(part) != std::string::npos; };
-  if (is("query.") || is("key.") || is("value.") || is("up.")) return {Replicate(), Shard(0)};
-  if (is("proj.weight") || is("down.weight")) return {Replicate(), Shard(1)};
-  return {Replicate(), Replicate()};
-}
-
-// Every rank has read the same text: nothing is sent.
-const DistributeOptions kEverywhereAlike{.source = std::nullopt, .order = {}};
+const PlacementPatterns kPlaced = {
+    {"**.query.*", {Replicate(), Shard(0)}},     {"**.key.*", {Replicate(), Shard(0)}},
+    {"**.value.*", {Replicate(), Shard(0)}},     {"**.up.*", {Replicate(), Shard(0)}},
+    {"**.proj.weight", {Replicate(), Shard(1)}}, {"**.down.weight", {Replicate(), Shard(1)}}};
 
 // One way to train, on plain tensors and on distributed ones.
 class Training {
@@ -121,7 +116,7 @@ std::string generate(gpt::Model& model, const gpt::Text& text, const DeviceMesh&
   const at::NoGradGuard no_grad;
   const Placements everywhere{Replicate(), Replicate()};
   at::Tensor all =
-      distribute_tensor(text.encoded(prompt).unsqueeze(0), mesh, everywhere, kEverywhereAlike);
+      distribute_tensor(text.encoded(prompt).unsqueeze(0), mesh, everywhere, kSameOnAllRanks);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t seen = std::min(all.size(1), model.shape.length);
     const at::Tensor scores = model.forward(all.narrow(1, all.size(1) - seen, seen)).select(1, -1);
@@ -187,18 +182,15 @@ bool run(Options options) {
   const DeviceMesh mesh = world.mesh({{"dp", world.size() / tp}, {"tp", tp}});
 
   const auto model = gpt::build(options.shape, options.seed);
-  distribute_module(
-      *model, mesh, [](const std::string& name, const at::Tensor&) { return placed(name); },
-      kEverywhereAlike);
+  distribute_module(*model, mesh, kPlaced, kSameOnAllRanks);
   if (speaks) print_parameters(mesh, *model);
 
   Training training(options, text, model);
   const Progress progress(options, world);
   std::vector<double> losses;
   for (std::int64_t step = 1; step <= options.steps; ++step) {
-    losses.push_back(training.step([&](const at::Tensor& batch) {
-      return distribute_tensor(batch, mesh, {Shard(0), Replicate()}, kEverywhereAlike);
-    }));
+    losses.push_back(
+        training.step([&](const at::Tensor& batch) { return shard_batch(batch, mesh); }));
     if (speaks) progress.show(step, losses.back());
   }
   manual_seed(world, options.seed);

@@ -16,12 +16,16 @@
 #include <vector>
 
 #include "tegula/base/error.h"
+#include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/comm/world.h"
-#include "tegula/dispatch/guards.h"
-#include "tegula/dispatch/host_errors.h"
-#include "tegula/dispatch/random.h"
+#include "tegula/payload/guards.h"
+#include "tegula/payload/host_errors.h"
+#include "tegula/random/random.h"
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
+#include "tegula/tensor/name_patterns.h"
 
 namespace tegula::python {
 namespace {
@@ -223,9 +227,26 @@ at::Tensor from_tiles(const at::Tensor& local, const DeviceMesh& mesh, const Pla
 }
 
 at::Tensor place_otherwise(const at::Tensor& tensor, const DeviceMesh& mesh,
-                           const Placements& placements, bool later,
+                           const Placements& placements, bool async_op,
                            std::optional<at::ScalarType> wire) {
-  return redistribute(tensor, mesh, placements, {.later = later, .wire = wire});
+  return redistribute(tensor, mesh, placements, {.async_op = async_op, .wire = wire});
+}
+
+// Whether a DTensor is where it would be moved to.
+bool is_placed(const at::Tensor& tensor, const DeviceMesh& mesh, const Placements& placements) {
+  const DTensorSpec spec = spec_of(tensor);
+  return spec == DTensorSpec(mesh, placements, spec.meta());
+}
+
+// The spec, as text, that a module's tensor would get. UsageError that names the tensor if the
+// placements do not fit.
+std::string spec_asked(const std::string& name, const at::Tensor& tensor, const DeviceMesh& mesh,
+                       const Placements& placements) {
+  try {
+    return to_string(DTensorSpec(mesh, placements, dense(meta_of(tensor))));
+  } catch (UsageError& error) {
+    throw std::move(error).fact("tensor", in_quotes(name));
+  }
 }
 
 void bind_tensors(py::module_& module) {
@@ -234,10 +255,14 @@ void bind_tensors(py::module_& module) {
   module.def("placements",
              [](const at::Tensor& tensor) { return py::tuple(py::cast(placements_of(tensor))); });
   module.def("mesh", &mesh_of);
+  module.def("is_placed", is_placed);
+  module.def("spec_asked", spec_asked);
+  module.def("last_matches", &last_matches);
   module.def("distribute_tensor", distribute, Unlocked());
   module.def("from_local", from_tiles, Unlocked());
   module.def("to_local", &to_local, Unlocked());
   module.def("full_tensor", &full_tensor, Unlocked());
+  module.def("shard_batch", &shard_batch, Unlocked());
   module.def("redistribute", place_otherwise, Unlocked());
   module.def("to_string", [](const at::Tensor& tensor) { return to_string(tensor); }, Unlocked());
 }
@@ -278,24 +303,88 @@ void bind_factories(py::module_& module) {
   bind_factory<std::int64_t, std::int64_t>(module, "eye", &eye);
 }
 
-// The scoped guard as a context manager: entered and left on one thread, as often as wanted.
-class ImplicitReplicationContext {
+// A scoped guard as a context manager: entered and left on one thread, as often as wanted.
+template <class Guard>
+class GuardContext {
  public:
-  void enter() { guards_.push_back(std::make_unique<ImplicitReplication>()); }
+  void enter() { guards_.push_back(std::make_unique<Guard>()); }
   void leave() { guards_.pop_back(); }
 
  private:
-  std::vector<std::unique_ptr<ImplicitReplication>> guards_;
+  std::vector<std::unique_ptr<Guard>> guards_;
 };
 
-void bind_guards(py::module_& module) {
-  using Context = ImplicitReplicationContext;
-  py::class_<Context>(
-      module, "implicit_replication",
-      "While it is entered, plain tensors among distributed ones count as replicated.")
+template <class Guard>
+void bind_guard(py::module_& module, const char* name, const char* doc) {
+  using Context = GuardContext<Guard>;
+  py::class_<Context>(module, name, doc)
       .def(py::init<>())
       .def("__enter__", &Context::enter)
       .def("__exit__", [](Context& self, const py::args&) { self.leave(); });
+}
+
+void bind_guards(py::module_& module) {
+  bind_guard<ImplicitReplication>(
+      module, "implicit_replication",
+      "While it is entered, plain tensors among distributed ones count as replicated.");
+  bind_guard<StrictMode>(module, "strict_mode",
+                         "While it is entered, an op that would move data unasked is a UsageError "
+                         "that names the op and the plan.");
+}
+
+// A log as a context manager: what it listed stays when it is left.
+class LogContext {
+ public:
+  explicit LogContext(World world) : world_(std::move(world)) {}
+
+  void enter() {
+    listed_.clear();
+    log_ = std::make_unique<CommLog>(world_);
+  }
+  void leave() {
+    listed_ = entries();
+    log_.reset();
+  }
+  std::vector<CommEntry> entries() const { return log_ ? log_->entries() : listed_; }
+  std::string text() const {
+    std::string lines;
+    for (const CommEntry& entry : entries()) lines += to_string(entry) + "\n";
+    return lines;
+  }
+
+ private:
+  World world_;
+  std::unique_ptr<CommLog> log_;
+  std::vector<CommEntry> listed_;
+};
+
+py::object reduction_of(const CommEntry& entry) {
+  if (!entry.reduction) return py::none();
+  return py::cast(std::string(name_of(*entry.reduction)));
+}
+
+void bind_log(py::module_& module) {
+  py::class_<CommEntry>(module, "CommEntry", "One collective, send or recv of this rank.")
+      .def_property_readonly(
+          "kind", [](const CommEntry& entry) { return std::string(comm::name_of(entry.kind)); })
+      .def_readonly("axis", &CommEntry::axis)
+      .def_readonly("ranks", &CommEntry::ranks)
+      .def_readonly("bytes", &CommEntry::bytes)
+      .def_property_readonly("reduction", reduction_of)
+      .def_readonly("op", &CommEntry::op)
+      .def_readonly("seconds", &CommEntry::seconds)
+      .def("__repr__", [](const CommEntry& entry) { return to_string(entry); });
+  py::class_<LogContext>(module, "CommLog")
+      .def(py::init<World>())
+      .def("__enter__",
+           [](py::object self) {
+             self.cast<LogContext&>().enter();
+             return self;
+           })
+      .def("__exit__", [](LogContext& self, const py::args&) { self.leave(); })
+      .def("entries", &LogContext::entries)
+      .def("__len__", [](const LogContext& self) { return self.entries().size(); })
+      .def("__str__", &LogContext::text);
 }
 
 }  // namespace
@@ -310,4 +399,5 @@ PYBIND11_MODULE(_tegula, module) {
   bind_tensors(module);
   bind_factories(module);
   bind_guards(module);
+  bind_log(module);
 }

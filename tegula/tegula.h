@@ -16,8 +16,9 @@
 //   tensor/factories.h     distributed tensors from nothing
 //   tensor/module.h        whole modules
 //   dispatch/calibrate.h   the cost model of this machine, measured
-//   dispatch/guards.h      scoped switches
-//   dispatch/random.h      seeds
+//   gradient/gradients.h   when reductions that gradients owe are done
+//   payload/guards.h       scoped switches
+//   random/random.h        seeds
 #pragma once
 
 #include "tegula/bridge/tiles.h"
@@ -26,8 +27,9 @@
 #include "tegula/comm/world.h"
 #include "tegula/core.h"
 #include "tegula/dispatch/calibrate.h"
-#include "tegula/dispatch/guards.h"
-#include "tegula/dispatch/random.h"
+#include "tegula/gradient/gradients.h"
+#include "tegula/payload/guards.h"
+#include "tegula/random/random.h"
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
 #include "tegula/tensor/module.h"

@@ -31,14 +31,17 @@ from ._tegula import (
     World,
     implicit_replication,
     is_dtensor,
+    strict_mode,
 )
 
 __all__ = [
-    "CommError", "DeviceMesh", "Error", "InternalError", "MaskPartial", "Partial", "Replicate",
-    "Shard", "UsageError", "World", "arange", "distribute_module", "distribute_tensor", "empty", "eye",
-    "from_local", "full", "full_tensor", "implicit_replication", "init", "init_device_mesh",
-    "is_dtensor", "manual_seed", "mesh", "ones", "placements", "rand", "randint", "randn", "rank",
-    "redistribute", "rng_state", "set_rng_state", "size", "spec", "to_local", "to_string", "zeros",
+    "CommError", "CommLog", "DeviceMesh", "Error", "InternalError", "MaskPartial", "Partial",
+    "Replicate", "Shard", "UsageError", "World", "arange", "distribute_module",
+    "distribute_optimizer_state", "distribute_tensor", "empty", "eye", "from_local", "full",
+    "full_tensor", "implicit_replication", "init", "init_device_mesh", "is_dtensor", "local_map",
+    "manual_seed", "mesh", "ones", "placements", "rand", "randint", "randn", "rank", "redistribute",
+    "redistribute_module", "rng_state", "set_rng_state", "shard_batch", "size", "spec", "strict_mode",
+    "to_local", "to_string", "zeros",
 ]
 
 _world = None
@@ -107,13 +110,18 @@ def distribute_tensor(tensor, mesh, placements=None, src_data_rank=0):
     """A plain tensor, distributed; replicated if no placements are given.
 
     src_data_rank: whose data counts, as a place in mesh.ranks; the others only say shape and dtype.
+    On a slice of a mesh each fiber takes the data of its own rank at that place.
     None: every rank has the same data, and nothing is sent.
     """
-    if src_data_rank is None:
-        source = None
-    else:
-        source = -1 if src_data_rank == 0 else mesh.ranks[src_data_rank]
-    return _tegula.distribute_tensor(tensor, mesh, _replicated_unless(placements, mesh), source)
+    return _tegula.distribute_tensor(tensor, mesh, _replicated_unless(placements, mesh), src_data_rank)
+
+
+def shard_batch(batch, mesh, axis=""):
+    """A batch that every rank has alike, cut by rows over the data axis; nothing is sent.
+
+    axis: the data axis; "": the one called "dp", or the only one that the mesh has.
+    """
+    return _tegula.shard_batch(batch, mesh, axis)
 
 
 def from_local(local, mesh, placements, shape=None, stride=None, run_check=True, grad_placements=None):
@@ -149,6 +157,37 @@ def redistribute(tensor, mesh=None, placements=None, async_op=False, wire=None):
     return _tegula.redistribute(tensor, mesh, _replicated_unless(placements, mesh), async_op, wire)
 
 
+def local_map(function, inputs, out_placements, in_placements=(), in_grad_placements=()):
+    """Calls function(*tiles) with the tiles of the distributed tensors among the inputs.
+
+    Others pass as they are. What it returns, one tensor or several, becomes distributed: placed as
+    out_placements says, one list of placements per result.
+    in_placements: where the distributed inputs are brought first, one list each; empty: they stay.
+    in_grad_placements: how the gradients of the tiles are placed; empty: as the inputs.
+    """
+    tiles, mesh = [], None
+    placed, of_gradients = iter(in_placements), iter(in_grad_placements)
+    for x in inputs:
+        if isinstance(x, _torch.Tensor) and is_dtensor(x):
+            mesh = _tegula.mesh(x) if mesh is None else mesh
+            where = next(placed, None)
+            x = to_local(x if where is None else redistribute(x, placements=where), next(of_gradients, None))
+        tiles.append(x)
+    if mesh is None:
+        raise UsageError("tegula: local_map needs a DTensor among its inputs\n"
+                         "  hint    call the function itself")
+    results = function(*tiles)
+    is_one = isinstance(results, _torch.Tensor)
+    results = [results] if is_one else list(results)
+    if len(results) != len(out_placements):
+        raise UsageError("tegula: local_map needs placements for each result\n"
+                         f"  results {len(results)}\n"
+                         f"  out_placements {len(out_placements)}\n"
+                         "  hint    list one list of placements per result")
+    results = [from_local(tile, mesh, where) for tile, where in zip(results, out_placements)]
+    return results[0] if is_one else results
+
+
 def placements(tensor):
     """What each axis of the mesh does to the tensor."""
     return _tegula.placements(tensor)
@@ -165,7 +204,10 @@ def spec(tensor):
 
 
 def to_string(tensor):
-    """True values and the spec; what is large is summarised. Communicates."""
+    """True values and the spec; what is large is summarised.
+
+    Communicates, so all ranks call it, not only the one that prints.
+    """
     return _tegula.to_string(tensor)
 
 
@@ -227,33 +269,118 @@ def set_rng_state(state):
     _tegula.set_rng_state(_this_world(), tuple(state))
 
 
+# Communication
+
+
+class CommLog(_tegula.CommLog):
+    """Lists what this rank sends and receives while it is entered, and what for.
+
+        with tg.CommLog() as log:
+            y = model(x)
+        print(log)                      # one line per collective
+        sum(entry.bytes for entry in log.entries())
+
+    Entries have a kind, axis, ranks, bytes, reduction, op and seconds.
+    """
+
+    def __init__(self):
+        super().__init__(_this_world())
+
+
 # Modules
 
 
-def _distribute_in_place(tensor, mesh, placements):
-    # Assigning .data keeps the object: every module, optimizer and closure that holds it sees it.
-    tensor.data = distribute_tensor(tensor.data, mesh, placements)
+def _members(module):
+    """[tensor, names, is a parameter] of each parameter and buffer, once each."""
+    members = {}
+    for is_parameter, named in ((True, module.named_parameters(remove_duplicate=False)),
+                                (False, module.named_buffers(remove_duplicate=False))):
+        for name, tensor in named:
+            if _torch.nn.parameter.is_lazy(tensor):
+                raise UsageError(f"tegula: parameter {name} has no shape yet\n"
+                                 "  hint    run the lazy module once, then distribute it")
+            members.setdefault(id(tensor), (tensor, [], is_parameter))[1].append(name)
+    return list(members.values())
 
 
-def distribute_module(module, mesh, partition=None):
+def _asked(members, partition):
+    """Each member's placements; None where nothing is said of it."""
+    if partition is None:
+        return [None] * len(members)
+    if callable(partition):
+        return [partition(names[0], tensor) if is_parameter else None for tensor, names, is_parameter in members]
+    patterns = list(partition.items() if hasattr(partition, "items") else partition)
+    last = _tegula.last_matches([pattern for pattern, _ in patterns], [names for _, names, _ in members])
+    return [None if index is None else patterns[index][1] for index in last]
+
+
+def distribute_module(module, mesh, partition=None, src_data_rank=0):
     """Makes the parameters, their gradients and the buffers of a module distributed, in place.
 
-    partition(name, parameter) gives a parameter's placements; None: replicated, as buffers are.
-    Tied parameters are converted once. What is distributed already stays. Returns the module.
+    partition: placements by patterns of names, {"layers.*.up.weight": [Shard(0)], ...}. In a pattern *
+    stands for any characters up to a dot, ** for any number of parts; the last pattern that matches a
+    name counts. A pattern that matches nothing is a UsageError with the nearest names. Or a function
+    (name, parameter) -> placements or None. What nothing is said of is replicated.
+    src_data_rank: whose data counts, as for distribute_tensor.
+
+    Tied parameters are converted once. What is distributed already stays if nothing is said of it, and
+    is a UsageError if it is placed otherwise than asked: use redistribute_module. Returns the module.
     """
-    for name, parameter in module.named_parameters():
-        if _torch.nn.parameter.is_lazy(parameter):
-            raise UsageError(f"tegula: parameter {name} has no shape yet\n"
-                             "  hint    run the lazy module once, then distribute it")
-        if is_dtensor(parameter):
+    members = _members(module)
+    asked = _asked(members, partition)
+    for (tensor, names, _), placements in zip(members, asked):
+        wanted = _tegula.spec_asked(names[0], tensor, mesh, _replicated_unless(placements, mesh))
+        if is_dtensor(tensor) and placements is not None and not _tegula.is_placed(tensor, mesh, placements):
+            raise UsageError("tegula: a module's tensor is distributed already, and placed otherwise than asked\n"
+                             f'  tensor  "{names[0]}"\n'
+                             f"  is      {spec(tensor)}\n"
+                             f"  asked   {wanted}\n"
+                             "  hint    redistribute_module moves it; what nothing is said of stays as it is")
+    for (tensor, _, _), placements in zip(members, asked):
+        if is_dtensor(tensor):
             continue
-        placements = partition(name, parameter) if partition else None
-        gradient = parameter.grad
-        parameter.grad = None
-        _distribute_in_place(parameter, mesh, placements)
+        gradient, tensor.grad = tensor.grad, None
+        # Assigning .data keeps the object: every module, optimizer and closure that holds it sees it.
+        tensor.data = distribute_tensor(tensor.data, mesh, placements, src_data_rank)
         if gradient is not None:
-            parameter.grad = distribute_tensor(gradient.detach(), mesh, placements)
-    for _, buffer in module.named_buffers():
-        if not is_dtensor(buffer):
-            _distribute_in_place(buffer, mesh, None)
+            tensor.grad = distribute_tensor(gradient.detach(), mesh, placements, src_data_rank)
     return module
+
+
+def redistribute_module(module, mesh, partition=None):
+    """Moves a distributed module, in place, to where distribute_module would have put it.
+
+    The mesh may be another one of the same world. What nothing is said of becomes replicated; for what is
+    there already nothing is sent. Returns the module.
+    """
+    members = _members(module)
+    asked = [_replicated_unless(placements, mesh) for placements in _asked(members, partition)]
+    for (tensor, names, _), placements in zip(members, asked):
+        if not is_dtensor(tensor):
+            raise UsageError("tegula: redistribute_module needs a module that is distributed\n"
+                             f'  plain   "{names[0]}"\n'
+                             "  hint    use distribute_module")
+        _tegula.spec_asked(names[0], tensor, mesh, placements)
+    for (tensor, _, _), placements in zip(members, asked):
+        gradient, tensor.grad = tensor.grad, None
+        tensor.data = _moved(tensor.data, mesh, placements)
+        if gradient is not None:
+            tensor.grad = _moved(gradient.detach(), mesh, placements)
+    return module
+
+
+def _moved(tensor, mesh, placements):
+    if _tegula.is_placed(tensor, mesh, placements):
+        return tensor
+    return redistribute(tensor, mesh, placements)
+
+
+def distribute_optimizer_state(optimizer):
+    """Brings the state of an optimizer (momenta and the like) to where its parameters are now."""
+    for parameter, state in optimizer.state.items():
+        if not is_dtensor(parameter):
+            continue
+        where = mesh(parameter), placements(parameter)
+        for name, value in state.items():
+            if isinstance(value, _torch.Tensor) and value.shape == parameter.shape:
+                state[name] = _moved(value, *where) if is_dtensor(value) else distribute_tensor(value, *where)

@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iomanip>
+#include <limits>
 #include <sstream>
 
-#include "tegula/dispatch/decisions.h"
-#include "tegula/dispatch/local_call.h"
+#include "tegula/dispatch/decision_cache.h"
+#include "tegula/payload/local_call.h"
 #include "tegula/plan/redistribute_planner.h"
 
 namespace tegula {
@@ -131,7 +133,8 @@ void keep_figures(const DeviceMesh& mesh, const Figures& figures) {
       if (!line.starts_with(label_of(mesh) + ":")) text << line << '\n';
     }
   }
-  text << label_of(mesh) << ':';
+  // all digits: what is read back is the model that was measured
+  text << std::setprecision(std::numeric_limits<double>::max_digits10) << label_of(mesh) << ':';
   for (double number : figures) text << ' ' << number;
   text << '\n';
   std::error_code ignored;
@@ -183,7 +186,7 @@ CostModel use_measured_costs(const World& world, const DeviceMesh& mesh) {
   }
   const CostModel model = model_of(figures, mesh);
   world.part<RedistributePlanner>().set_cost_model(model);
-  world.part<Decisions>().forget();
+  world.part<DecisionCache>().forget();
   return model;
 }
 

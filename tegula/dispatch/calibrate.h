@@ -1,7 +1,6 @@
 // The cost model of this machine, measured once and kept in a file.
 //
-//   use_measured_costs(world, mesh);     // plans and decisions of this world count with it from
-//   now on
+//   use_measured_costs(world, mesh);   // from now on, plans and decisions of this world use it
 //
 // Without it the default model counts, which is the same on every machine.
 #pragma once

@@ -3,6 +3,8 @@
 // composes of others keeps its composition, with a guard around it. The dispatcher tells us of
 // operators registered later while it holds its lock, so they are noted and claimed at the next
 // call. About 3,000 operators; a few milliseconds, once.
+#include "tegula/dispatch/claim.h"
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
@@ -12,40 +14,36 @@
 #include <mutex>
 #include <set>
 
+#include "tegula/base/error.h"
+#include "tegula/dispatch/composite.h"
 #include "tegula/dispatch/kernel.h"
-#include "tegula/dispatch/payload.h"
-#include "tegula/dispatch/unboxed.h"
+#include "tegula/dispatch/universal.h"
+#include "tegula/ops/families.h"
+#include "tegula/payload/host_errors.h"
+#include "tegula/payload/payload.h"
 
 namespace tegula {
 namespace {
 
 using c10::DispatchKey;
 
-// What `tensor.set_data(other)` asks: a tensor may become a DTensor and back.
-bool can_become(const at::Tensor& self, const at::Tensor& from) {
-  return payload_of(self) || payload_of(from) ||
-         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
-}
+// What an operator runs when a DTensor meets a sparse, quantized or nested tensor: UsageError.
+class RefuseOtherLayouts final : public c10::OperatorKernel {
+ public:
+  explicit RefuseOtherLayouts(OperatorTable& table) : table_(table) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    with_host_errors([&] {
+      const Call call(table_.entry(op), *stack);
+      check_readable(call);
+      throw UsageError("the op has no distributed form")
+          .fact("op", call.text())
+          .hint("call it on full_tensor(x)");
+    });
+  }
 
-// Compositions that make no tensors of their own and write nowhere: what they call meets the kernel
-// soon enough, and they are called often.
-bool needs_no_claim(const std::string& name) {
-  static const std::set<std::string> names = {"aten::linear",
-                                              "aten::matmul",
-                                              "aten::layer_norm",
-                                              "aten::softmax.int",
-                                              "aten::log_softmax.int",
-                                              "aten::reshape",
-                                              "aten::flatten.using_ints",
-                                              "aten::contiguous",
-                                              "aten::chunk",
-                                              "aten::narrow",
-                                              "aten::view_as",
-                                              "aten::expand_as"};
-  return names.contains(name);
-}
-
-constexpr const char* kBecomes = "aten::_has_compatible_shallow_copy_type";
+ private:
+  OperatorTable& table_;
+};
 
 class Claims;
 
@@ -61,8 +59,8 @@ class Listener final : public c10::OpRegistrationListener {
 
 class Claims {
  public:
-  static Claims& instance() {
-    static Claims& claims = *new Claims();  // operators outlive every static object
+  static Claims& instance(OperatorTable& table) {
+    static Claims& claims = *new Claims(table);  // operators outlive every static object
     return claims;
   }
 
@@ -93,11 +91,7 @@ class Claims {
     return std::exchange(noted_, {});
   }
 
-  Claims() {
-    for (DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3,
-                            DispatchKey::Meta, DispatchKey::AutogradMeta}) {
-      library("aten", key).impl("_has_compatible_shallow_copy_type", TORCH_FN(can_become));
-    }
+  explicit Claims(OperatorTable& table) : table_(table) {
     // an operator without a gradient says so in backward, as with plain tensors
     library("_", DispatchKey::AutogradPrivateUse3)
         .fallback(torch::autograd::basicAutogradNotImplementedFallback());
@@ -105,7 +99,7 @@ class Claims {
          {DispatchKey::SparsePrivateUse3, DispatchKey::SparseCsrPrivateUse3,
           DispatchKey::QuantizedPrivateUse3, DispatchKey::NestedTensorPrivateUse3}) {
       library("_", key).fallback(
-          torch::CppFunction::makeFromBoxedFunction<&refuse_other_layouts>());
+          torch::CppFunction::makeFromBoxedFunctor(std::make_unique<RefuseOtherLayouts>(table)));
     }
     // calls the listener for every operator that there is
     listening_ =
@@ -120,30 +114,38 @@ class Claims {
     return *made;
   }
 
-  void claim(const c10::OperatorHandle& op) {
-    const c10::OperatorName& name = op.operator_name();
-    const std::string space = name.name.substr(0, name.name.find("::"));
-    if (!op.hasSchema() || toString(name) == kBecomes || claimed_.contains(toString(name))) return;
-    if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse3) || needs_no_claim(toString(name))) {
-      return;
-    }
-    const std::string own_name = toString(name).substr(space.size() + 2);
-    if (op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
-      for (DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3}) {
-        library(space, key)
-            .impl(own_name.c_str(),
-                  torch::CppFunction::makeFromBoxedFunctor(std::make_unique<CompositeKernel>(op)));
-      }
-    } else if (const MakeUnboxed unboxed = unboxed_kernel(toString(name))) {
-      library(space, DispatchKey::PrivateUse3).impl(own_name.c_str(), unboxed(op, claimed_.size()));
-    } else {
-      library(space, DispatchKey::PrivateUse3)
-          .impl(own_name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
-                                      std::make_unique<Kernel>(op, claimed_.size())));
-    }
-    claimed_.insert(toString(name));
+  // A composition needs no rule of its own: what it calls has one. Where there is one all the same,
+  // and a gradient that does not come from the composition, the rule does better.
+  static bool is_composed(const OperatorEntry& entry) {
+    if (!entry.op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
+    const bool has_own_gradient = entry.op.hasKernelForDispatchKey(DispatchKey::Autograd);
+    return !has_own_gradient || !rule_table().find(entry.facts.rule);
   }
 
+  void claim(const c10::OperatorHandle& op) {
+    const std::string name = toString(op.operator_name());
+    if (!op.hasSchema() || claimed_.contains(name)) return;
+    if (op.hasKernelForDispatchKey(DispatchKey::PrivateUse3)) return;
+    const OperatorEntry& entry = table_.entry(op);
+    if (entry.notes.stays_composed) return;
+    const std::string space = name.substr(0, name.find("::"));
+    const std::string own_name = name.substr(space.size() + 2);
+    if (is_composed(entry)) {
+      for (const DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3}) {
+        library(space, key)
+            .impl(own_name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
+                                        std::make_unique<CompositeKernel>(entry)));
+      }
+    } else {
+      library(space, DispatchKey::PrivateUse3)
+          .impl(own_name.c_str(), entry.notes.unboxed ? entry.notes.unboxed(entry)
+                                                      : torch::CppFunction::makeFromBoxedFunctor(
+                                                            std::make_unique<Kernel>(entry)));
+    }
+    claimed_.insert(name);
+  }
+
+  OperatorTable& table_;
   std::atomic<bool> news_ = false;
   std::mutex noted_mutex_;  // taken with the dispatcher's lock held; takes no other
   std::vector<c10::OperatorHandle> noted_;
@@ -158,6 +160,6 @@ void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) { claims_.f
 
 }  // namespace
 
-void claim_operators() { Claims::instance().claim_new(); }
+void claim_operators_of(OperatorTable& table) { Claims::instance(table).claim_new(); }
 
 }  // namespace tegula

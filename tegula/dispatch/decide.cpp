@@ -1,13 +1,16 @@
-// The idea: the call in the words of rules (question.h), the propagator's answer, and what this
-// rank has to do for it. An op over lists is decided member by member.
+// The idea: the call in the words of rules (operators/call_schema.h), the propagator's answer, and
+// what this rank has to do for it. An op over lists is decided member by member.
 #include <ATen/ATen.h>
+
+#include <algorithm>
 
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/decision.h"
-#include "tegula/dispatch/question.h"
+#include "tegula/operators/call_schema.h"
 #include "tegula/ops/families.h"
 #include "tegula/plan/redistribute_planner.h"
 #include "tegula/propagate/sharding_propagator.h"
+#include "tegula/redistribute/routes.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 
@@ -15,6 +18,25 @@ namespace tegula {
 namespace {
 
 using Specs = std::vector<std::optional<DTensorSpec>>;
+
+// A rule's decision needs the tiles of what is written.
+bool can_follow_a_rule(const Call& call) {
+  if (call.facts().is_random) return false;
+  for (const TensorPlace& place : call.tensors()) {
+    const bool is_written = call.facts().written[place.argument];
+    if (is_written && (!place.payload || place.payload->link())) return false;
+    if (!place.payload && place.tensor.defined() && place.tensor.layout() != at::kStrided) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool reads_through_a_link(const Call& call) {
+  return std::any_of(call.tensors().begin(), call.tensors().end(), [](const TensorPlace& place) {
+    return place.payload && place.payload->link();
+  });
+}
 
 // On the call's mesh a plain tensor counts as replicated. None if some are on another mesh.
 std::optional<Specs> specs_of(const Call& call) {
@@ -44,9 +66,9 @@ std::optional<RowsHere> rows_here(const CutLookup& lookup, const DTensorSpec& ta
 
 // Where the answer wants the tensors of the call. False if another member of the lists wants one
 // elsewhere.
-bool agree_on_targets(const Question& question, const OutputSharding& answer, Specs& targets) {
-  for (std::size_t k = 0; k < question.tensors.size(); ++k) {
-    std::optional<DTensorSpec>& target = targets[question.tensors[k]];
+bool agree_on_targets(const CallSchema& asked, const OutputSharding& answer, Specs& targets) {
+  for (std::size_t k = 0; k < asked.tensors.size(); ++k) {
+    std::optional<DTensorSpec>& target = targets[asked.tensors[k]];
     if (target && !(*target == *answer.operands[k])) return false;
     target = answer.operands[k];
   }
@@ -54,24 +76,25 @@ bool agree_on_targets(const Question& question, const OutputSharding& answer, Sp
 }
 
 // What the answer asks this rank to do. False if it cannot.
-bool take_answer(const Call& call, const Question& question, const OutputSharding& answer,
-                 const Coordinate& at, Draft& draft) {
-  for (std::size_t k = 0; k < question.tensors.size(); ++k) {
-    const auto& from = question.schema.tensors[k];
+bool take_answer(const Call& call, const CallSchema& asked, const OutputSharding& answer,
+                 const Coordinate& at, LocalOpDraft& draft) {
+  for (std::size_t k = 0; k < asked.tensors.size(); ++k) {
+    const auto& from = asked.schema.tensors[k];
     if (!from || *answer.operands[k] == *from) continue;
     const DTensorSpec dense_from = from->with_meta(dense(from->meta()));
-    draft.on_tiles.routes.resize(call.tensors().size());
-    auto& route = draft.on_tiles.routes[question.tensors[k]];
-    route = std::make_shared<const Route>(call.world(), dense_from, *answer.operands[k]);
-    draft.on_tiles.communicates = draft.on_tiles.communicates || route->communicates();
+    draft.local_op.routes.resize(call.tensors().size());
+    auto& route = draft.local_op.routes[asked.tensors[k]];
+    route = std::make_shared<const Route>(call.world().part<Routes>().find_or_make(
+        call.world(), dense_from, *answer.operands[k], {}));
+    draft.local_op.communicates = draft.local_op.communicates || route->communicates();
   }
   for (const auto& [argument, sharding] : answer.size_arguments) {
     const Shape sizes = local_shape(sharding.spec(call.mesh(), DType::U8), at);
-    draft.on_tiles.arguments.emplace_back(argument, sizes);
+    draft.local_op.arguments.emplace_back(argument, sizes);
   }
   if (answer.lookup) {
-    draft.on_tiles.rows = rows_here(*answer.lookup, *answer.operands[answer.lookup->operand], at);
-    if (!draft.on_tiles.rows) return false;
+    draft.local_op.rows = rows_here(*answer.lookup, *answer.operands[answer.lookup->operand], at);
+    if (!draft.local_op.rows) return false;
   }
   draft.results.insert(draft.results.end(), answer.results.begin(), answer.results.end());
   return true;
@@ -79,19 +102,21 @@ bool take_answer(const Call& call, const Question& question, const OutputShardin
 
 }  // namespace
 
-std::optional<Draft> draft_for(const Call& call) {
+std::optional<LocalOpDraft> draft_local_op(const Call& call) {
+  if (!can_follow_a_rule(call)) return std::nullopt;
   const std::optional<Specs> specs = specs_of(call);
   if (!specs) return std::nullopt;
   const ShardingPropagator propagator(rule_table(),
                                       call.world().part<RedistributePlanner>().cost_model());
-  const std::optional<Coordinate> here = call.mesh().coordinate_of(call.world().rank());
+  const std::optional<Coordinate> here = call.coordinate();
   const Coordinate at = here ? *here : Coordinate(call.mesh().ndim(), 0);
-  Draft draft;
+  LocalOpDraft draft;
+  draft.local_op.communicates = reads_through_a_link(call);
   Specs targets(specs->size());
-  for (const Question& question : questions_about(call, *specs)) {
-    const std::optional<OutputSharding> answer = propagator.propagate(question.schema);
-    if (!answer || !agree_on_targets(question, *answer, targets)) return std::nullopt;
-    if (!take_answer(call, question, *answer, at, draft)) return std::nullopt;
+  for (const CallSchema& asked : schemas_of(call, *specs)) {
+    const std::optional<OutputSharding> answer = propagator.propagate(asked.schema);
+    if (!answer || !agree_on_targets(asked, *answer, targets)) return std::nullopt;
+    if (!take_answer(call, asked, *answer, at, draft)) return std::nullopt;
   }
   return draft;
 }

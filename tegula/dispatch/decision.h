@@ -1,5 +1,5 @@
 // Decision: how one kind of call is carried out, worked out once. A kind of call is an op with the
-// same specs, the same dims, sizes and flags, on one world (decisions.h).
+// same key (operators/call_key.h) on one world.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -9,10 +9,11 @@
 #include <variant>
 #include <vector>
 
-#include "tegula/dispatch/call.h"
-#include "tegula/dispatch/route.h"
-#include "tegula/dispatch/views.h"
+#include "tegula/operators/call.h"
+#include "tegula/operators/operator_notes.h"
+#include "tegula/operators/view_plan.h"
 #include "tegula/propagate/output_sharding.h"
+#include "tegula/redistribute/route.h"
 
 namespace tegula {
 
@@ -31,8 +32,9 @@ struct RowsHere {
   std::int64_t extent = 0;  // of the whole table
 };
 
-// The op on tiles: operands take their routes, some arguments are replaced, results are wrapped.
-struct OnTiles {
+// By a rule, the op itself on tiles: operands take their routes, some arguments are replaced,
+// results are wrapped.
+struct LocalOp {
   std::vector<std::shared_ptr<const Route>> routes;  // per tensor; null: stays. Empty: all stay
   std::vector<std::pair<std::size_t, c10::IValue>> arguments;
   std::vector<std::optional<ResultTile>> results;  // members of lists counted; none: undefined
@@ -40,15 +42,28 @@ struct OnTiles {
   bool communicates = false;
 };
 
-using Decision = std::variant<OnTiles, ViewPlan>;
+// By the op's family: other ops on DTensors.
+struct Decomposition {
+  Recipe run;
+};
 
-// How the call is carried out on tiles, but for the results, whose element types the op decides.
-struct Draft {
-  OnTiles on_tiles;
+// By the op's family: work on tiles that needs no other rank.
+struct TileOp {
+  Recipe run;
+};
+
+// By the universal path.
+struct Universal {};
+
+using Decision = std::variant<LocalOp, ViewPlan, LinkPlan, Decomposition, TileOp, Universal>;
+
+// A LocalOp but for the results, whose element types the op decides when it first runs.
+struct LocalOpDraft {
+  LocalOp local_op;
   std::vector<ResultSharding> results;
 };
 
 // None if no rule covers the call.
-std::optional<Draft> draft_for(const Call& call);
+std::optional<LocalOpDraft> draft_local_op(const Call& call);
 
 }  // namespace tegula

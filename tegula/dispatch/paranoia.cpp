@@ -6,14 +6,16 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "tegula/base/error.h"
 #include "tegula/base/hash.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/comm_log.h"
-#include "tegula/dispatch/local_call.h"
 #include "tegula/dispatch/universal.h"
+#include "tegula/dispatch/views.h"
+#include "tegula/payload/local_call.h"
 
 namespace tegula {
 namespace {
@@ -66,6 +68,30 @@ void compare_along(const Call& call, const at::Tensor& tile, const std::string& 
       .hint("look for a rank that draws its own random numbers or reads other data");
 }
 
+// A tensor on a part of the call's mesh counts as the same in all fibers of that part.
+void compare_fibers(const Call& call, const Payload& payload) {
+  const World& world = call.world();
+  const DeviceMesh& part = payload.spec().mesh();
+  const std::vector<std::int64_t> ranks = call.mesh().ranks(*call.mesh().fiber_of(world.rank()));
+  const Group group = world.group({ranks.begin(), ranks.end()}, {kLabel, "", std::nullopt});
+  const at::Tensor hashes = group.all_gather(
+      at::full({1}, hash_of_bytes(payload.tile()), at::TensorOptions(at::kLong)), 0);
+  std::map<Coordinate, std::int64_t> hash_at;
+  std::vector<std::int64_t> differing;
+  for (std::size_t member = 0; member < ranks.size(); ++member) {
+    const auto hash = hashes[static_cast<std::int64_t>(member)].item<std::int64_t>();
+    const auto first = hash_at.try_emplace(*part.coordinate_of(ranks[member]), hash).first;
+    if (first->second != hash) differing.push_back(ranks[member]);
+  }
+  if (differing.empty()) return;
+  throw UsageError("fibers hold different values of what should be the same in all of them")
+      .fact("op", call.text())
+      .fact("tensor", to_string(payload.spec()))
+      .fact("beside", to_string(call.mesh()))
+      .fact("ranks", bracketed(differing) + " differ from the first fiber")
+      .hint("a tensor on a slice of a mesh counts as replicated over the rest of it");
+}
+
 }  // namespace
 
 bool is_checking(const World& world) { return world.part<Sampling>().share > 0; }
@@ -75,7 +101,7 @@ void check_replicas(const Call& call) {
   sampling.is_on_this_op = sampling.is_due();
   // a view reads nothing: its tensor may hold nothing yet
   if (!sampling.is_on_this_op || call.facts().viewed) return;
-  if (!call.mesh().coordinate_of(call.world().rank())) return;
+  if (!call.coordinate()) return;
   const BelowAutograd below;
   const CommLabel label(kLabel, CommLabel::Reach::OverInnerLabels);
   for (const TensorPlace& place : call.tensors()) {
@@ -94,6 +120,7 @@ void check_replicas(const Call& call) {
       if (!is_replicate(spec.placements()[axis])) continue;
       compare_along(call, place.payload->tile(), to_string(spec), spec.mesh(), axis);
     }
+    if (!(spec.mesh() == call.mesh())) compare_fibers(call, *place.payload);
   }
 }
 
@@ -177,8 +204,7 @@ bool are_close(const WholeResult& got, const at::Tensor& expected, double greate
 }  // namespace
 
 Witness::Witness(const Call& call) : call_(call) {
-  is_due_ = call.world().part<Sampling>().is_on_this_op &&
-            call.mesh().coordinate_of(call.world().rank()).has_value();
+  is_due_ = call.world().part<Sampling>().is_on_this_op && call.coordinate().has_value();
   if (!is_due_) return;
   const BelowAutograd below;
   const CommLabel label(kLabel, CommLabel::Reach::OverInnerLabels);
@@ -197,7 +223,7 @@ Witness::Witness(const Call& call) : call_(call) {
     if (!place.tensor.defined() || !has_rounding(place.tensor)) continue;
     greatest_operand_ = std::max(greatest_operand_, greatest_of(whole_of(place.tensor).whole));
   }
-  const Call apart(call.op(), call.facts(), arguments);
+  const Call apart(call.entry(), arguments);
   for (const c10::IValue& result : run_universal(apart)) collect_wholes(result, expected_);
   for (std::size_t index = 0; index < arguments.size(); ++index) {
     if (call.facts().written[index]) collect_wholes(arguments[index], expected_);
@@ -225,6 +251,41 @@ void Witness::compare(const torch::jit::Stack& stack) const {
         .fact("result", std::to_string(k))
         .hint("please report this");
   }
+}
+
+namespace {
+
+bool are_equal(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (!has_rounding(a)) return at::equal(a, b);
+  return at::eq(a, b).logical_or(at::isnan(a).logical_and(at::isnan(b))).all().item<bool>();
+}
+
+}  // namespace
+
+void check_views(const Call& call, const std::vector<c10::IValue>& results) {
+  if (!call.world().part<Sampling>().is_on_this_op || !call.coordinate()) return;
+  const BelowAutograd below;
+  const CommLabel label(kLabel, CommLabel::Reach::OverInnerLabels);
+  const PayloadPtr base = payload_of(call.arguments()[*call.facts().viewed].toTensor());
+  if (base->link()) return;  // so are its views: made of the whole each time
+  const double greatest = base->spec().is_partial() ? greatest_part(*base) : 0;
+  std::vector<at::Tensor> expected;
+  with_tensors(plain_views(call, base->whole()), [&](int, const at::Tensor& view) {
+    expected.push_back(view.resolve_conj().resolve_neg());
+    return view;
+  });
+  std::size_t count = 0;
+  with_tensors(results.front(), [&](int, const at::Tensor& view) {
+    const at::Tensor& want = expected[count++];
+    if (payload_in(view)->link()) return view;
+    const WholeResult got = whole_of(view);
+    if (got.owes ? are_close(got, want, greatest) : are_equal(got.whole, want)) return view;
+    throw InternalError("a view of tiles is not the view of the whole")
+        .fact("op", call.text())
+        .fact("view", to_string(payload_in(view)->spec()))
+        .hint("please report this");
+  });
 }
 
 }  // namespace tegula

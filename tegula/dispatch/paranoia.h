@@ -2,13 +2,13 @@
 // every op, TEGULA_CHECK=0.01 one in a hundred, the same ones on all ranks.
 #pragma once
 
-#include "tegula/dispatch/call.h"
+#include "tegula/operators/call.h"
 
 namespace tegula {
 
-// Compares across ranks what should be the same on all of them: replicas of DTensors, and plain
-// tensors that count as replicated. UsageError that names op, spec and ranks at the first
-// difference. Does nothing unless the mode is on.
+// Compares across ranks what should be the same on all of them: replicas of DTensors, plain tensors
+// that count as replicated, and the fibers of a tensor on a slice of the call's mesh. UsageError
+// that names op, spec and ranks at the first difference. Does nothing unless the mode is on.
 void check_replicas(const Call& call);
 
 // Whether the mode is on for this rank.
@@ -36,5 +36,11 @@ class Witness {
   std::vector<WholeResult> expected_;  // list members counted
   double greatest_operand_ = 0;        // element of operands, by size
 };
+
+// Compares the views that a call made of tiles with what libtorch makes of the whole. `results`:
+// one view, or a list of them. InternalError that names op and spec if one differs. What has not
+// been written yet may be viewed: NaNs are alike, and each rank looks at its own replica. Does
+// nothing unless the mode is on.
+void check_views(const Call& call, const std::vector<c10::IValue>& results);
 
 }  // namespace tegula

@@ -1,7 +1,7 @@
 #include "tegula/dispatch/strict.h"
 
 #include "tegula/base/error.h"
-#include "tegula/dispatch/guards.h"
+#include "tegula/payload/guards.h"
 
 namespace tegula {
 namespace {
@@ -19,10 +19,10 @@ bool gives_numbers(const Call& call) {
 
 }  // namespace
 
-void check_may_move(const Call& call, const Draft& draft) {
-  if (!draft.on_tiles.communicates || !StrictMode::is_on()) return;
-  for (std::size_t k = 0; k < draft.on_tiles.routes.size(); ++k) {
-    const auto& route = draft.on_tiles.routes[k];
+void check_may_move(const Call& call, const LocalOpDraft& draft) {
+  if (!draft.local_op.communicates || !StrictMode::is_on()) return;
+  for (std::size_t k = 0; k < draft.local_op.routes.size(); ++k) {
+    const auto& route = draft.local_op.routes[k];
     if (!route || !route->communicates()) continue;
     throw UsageError("an op would redistribute an operand unasked")
         .fact("op", call.text())

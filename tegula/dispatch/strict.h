@@ -6,7 +6,7 @@
 namespace tegula {
 
 // UsageError in strict mode if operands would be redistributed with communication.
-void check_may_move(const Call& call, const Draft& draft);
+void check_may_move(const Call& call, const LocalOpDraft& draft);
 // UsageError in strict mode if operands would be gathered.
 void check_may_gather(const Call& call);
 // UsageError in strict mode if an operand is a view without data of its own, which is read by

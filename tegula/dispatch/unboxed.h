@@ -14,20 +14,18 @@
 #include <tuple>
 #include <vector>
 
-#include "tegula/dispatch/host_errors.h"
 #include "tegula/dispatch/kernel.h"
-#include "tegula/dispatch/leaf_gradient.h"
-#include "tegula/dispatch/local_call.h"
-#include "tegula/dispatch/on_tiles.h"
+#include "tegula/dispatch/local_op.h"
+#include "tegula/dispatch/views.h"
+#include "tegula/gradient/leaf_gradient.h"
+#include "tegula/payload/host_errors.h"
+#include "tegula/payload/local_call.h"
 
 namespace tegula {
 namespace unboxed {
 
-// What an argument adds to the key of its call.
+// What an argument adds to the key of its call: what CallKey adds for it on a stack.
 inline void add(CallKey& key, const at::Tensor& tensor) { key.add_tensor(tensor); }
-inline void add(CallKey& key, const std::optional<at::Tensor>& tensor) {
-  tensor ? key.add_tensor(*tensor) : key.add_none();
-}
 inline void add(CallKey& key, at::TensorList list) {
   key.add_count(list.size());
   for (const at::Tensor& tensor : list) key.add_tensor(tensor);
@@ -36,9 +34,9 @@ inline void add(CallKey& key, const at::ITensorListRef& list) {
   key.add_count(list.size());
   for (const at::Tensor& tensor : list) key.add_tensor(tensor);
 }
-inline void add(CallKey& key, const at::Scalar& number) { key.add_scalar(number); }
+inline void add(CallKey& key, const at::Scalar& number) { key.add_number(number.type()); }
 inline void add(CallKey& key, at::ArrayRef<at::Scalar> numbers) { key.add_count(numbers.size()); }
-inline void add(CallKey&, double) {}
+inline void add(CallKey& key, double) { key.add_number(at::kDouble); }
 inline void add(CallKey& key, bool flag) { key.add_flag(flag); }
 inline void add(CallKey& key, std::int64_t value) { key.add_integer(value); }
 inline void add(CallKey& key, const c10::SymInt& value) {
@@ -60,35 +58,30 @@ inline void add(CallKey& key, c10::SymIntArrayRef values) {
 inline void add(CallKey& key, at::OptionalIntArrayRef values) {
   values ? add(key, *values) : key.add_none();
 }
-inline void add(CallKey& key, std::string_view text) {
-  key.add_count(text.size());
-  for (char c : text) key.add_integer(c);
-}
+inline void add(CallKey& key, std::string_view text) { key.add_text(text); }
 inline void add(CallKey& key, at::Layout layout) { key.add_integer(static_cast<int>(layout)); }
 inline void add(CallKey& key, at::Device device) {
   key.add_integer(static_cast<int>(device.type()));
 }
 template <std::size_t Count>
 void add(CallKey& key, const std::array<bool, Count>& flags) {
+  key.add_count(Count);
   for (bool flag : flags) key.add_flag(flag);
 }
 template <class Value>
 void add(CallKey& key, const std::optional<Value>& value) {
-  if (value) {
-    key.add_flag(true);
-    add(key, *value);
-  } else {
-    key.add_none();
-  }
+  value ? add(key, *value) : key.add_none();
 }
 
 // What stands for an argument in the call on this rank. Tensors are counted as they come.
 struct ToTiles {
-  const OnTiles& decision;
+  const LocalOp& decision;
+  WritesOfOp* writes;  // null: the op writes nothing
   std::size_t place = 0;
 
   at::Tensor operator()(const at::Tensor& tensor) {
     watch_if_leaf(tensor);
+    if (writes) writes->add(tensor);
     return tile_for(tensor, decision, place++);
   }
   std::optional<at::Tensor> operator()(const std::optional<at::Tensor>& tensor) {
@@ -115,7 +108,7 @@ struct ToTiles {
 
 // Results as DTensors. What the op writes is its first argument.
 struct Wrap {
-  const OnTiles& decision;
+  const LocalOp& decision;
   const OpFacts& facts;
   const World& world;
 
@@ -154,9 +147,9 @@ class Unboxed;
 template <class Op, class Result, class... Arguments>
 class Unboxed<Op, Result(Arguments...)> {
  public:
-  // The kernel, ready to be registered; `index` counts the kernels of this process.
-  static torch::CppFunction kernel(const c10::OperatorHandle& op, std::size_t index) {
-    state() = new State{op, op.typed<Result(Arguments...)>(), Kernel(op, index)};
+  // The kernel, ready to be registered.
+  static torch::CppFunction kernel(const OperatorEntry& entry) {
+    state() = new State{entry.op.typed<Result(Arguments...)>(), Kernel(entry)};
     return torch::CppFunction(TORCH_FN(call));
   }
 
@@ -166,7 +159,6 @@ class Unboxed<Op, Result(Arguments...)> {
       std::is_same_v<Result, at::Tensor> && std::is_same_v<First, at::Tensor>;
 
   struct State {
-    c10::OperatorHandle op;
     c10::TypedOperatorHandle<Result(Arguments...)> typed;
     Kernel kernel;
   };
@@ -187,23 +179,24 @@ class Unboxed<Op, Result(Arguments...)> {
         if (const auto* plan = std::get_if<ViewPlan>(decision.get())) {
           const at::Tensor& base = unboxed::first_of(arguments...);
           watch_if_leaf(base);
-          return run_view(*plan, base);
+          return run_view_of_one(*plan, base);
         }
       }
-      const auto& on_tiles = std::get<OnTiles>(*decision);
-      if (on_tiles.rows || !on_tiles.arguments.empty() || on_tiles.communicates) {
+      const auto* local_op = std::get_if<LocalOp>(decision.get());
+      if (!local_op || local_op->rows || !local_op->arguments.empty() || local_op->communicates) {
         return run_boxed(&key, decision.get(), arguments...);
       }
-      return run(on_tiles, key.world(), arguments...);
+      return run(*local_op, key.world(), arguments...);
     } catch (const Error& error) {
       translate_for_host(error);
       throw;
     }
   }
 
-  static Result run(const OnTiles& decision, const World& world, Arguments... arguments) {
+  static Result run(const LocalOp& decision, const World& world, Arguments... arguments) {
     const BelowAutograd below;
-    unboxed::ToTiles to_tiles{decision};
+    WritesOfOp writes;
+    unboxed::ToTiles to_tiles{decision, state()->kernel.entry().facts.writes ? &writes : nullptr};
     // braces: from the first argument to the last
     std::tuple<decltype(to_tiles(arguments))...> tiles{to_tiles(arguments)...};
     const auto plain = [](auto&... tile) -> Result { return state()->typed.call(tile...); };
@@ -213,7 +206,7 @@ class Unboxed<Op, Result(Arguments...)> {
       std::apply(plain, tiles);
       return unboxed::first_of(arguments...);
     } else {
-      const unboxed::Wrap wrap{decision, state()->kernel.facts(), world};
+      const unboxed::Wrap wrap{decision, state()->kernel.entry().facts, world};
       return wrap(std::apply(plain, tiles));
     }
   }
@@ -224,9 +217,9 @@ class Unboxed<Op, Result(Arguments...)> {
     stack.reserve(sizeof...(Arguments));
     torch::jit::push(stack, arguments...);
     if (decision) {
-      state()->kernel.run_known(state()->op, *decision, stack);
+      state()->kernel.run_known(*decision, stack);
     } else {
-      state()->kernel.run_new(state()->op, *key, stack);
+      state()->kernel.run_new(*key, stack);
     }
     if constexpr (std::is_void_v<Result>) {
       return;
@@ -237,9 +230,5 @@ class Unboxed<Op, Result(Arguments...)> {
     }
   }
 };
-
-// Operators that have such a kernel, by name; null for others.
-using MakeUnboxed = torch::CppFunction (*)(const c10::OperatorHandle& op, std::size_t index);
-MakeUnboxed unboxed_kernel(const std::string& name);
 
 }  // namespace tegula

@@ -9,7 +9,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
-#include "tegula/dispatch/local_call.h"
+#include "tegula/payload/local_call.h"
 #include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
@@ -133,7 +133,7 @@ std::vector<c10::IValue> run_universal(const Call& call) {
 std::vector<c10::IValue> run_universal(
     const Call& call, const std::function<std::vector<c10::IValue>(const PlainOp&)>& around) {
   check_readable(call);
-  if (!call.mesh().coordinate_of(call.world().rank())) {
+  if (!call.coordinate()) {
     return distributed_results(call, imagined_results(call));
   }
   WholeOperands wholes;

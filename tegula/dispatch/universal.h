@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "tegula/dispatch/call.h"
+#include "tegula/operators/call.h"
 
 namespace tegula {
 

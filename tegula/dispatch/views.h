@@ -1,49 +1,39 @@
 // Views of DTensors. A view that each rank can make of its own tile aliases it; any other is a Link
-// (payload.h). Either way a write through the view lands in the base.
+// (payload/payload.h). Either way a write through the view lands in the base. Nothing is sent.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <variant>
 #include <vector>
 
-#include "tegula/dispatch/call.h"
+#include "tegula/operators/call.h"
+#include "tegula/operators/view_plan.h"
 
 namespace tegula {
 
+// How a call is carried out whose schema says that its results are views. UsageError for a view of
+// a plain tensor.
+std::variant<ViewPlan, LinkPlan> plan_view(const Call& call);
+
+// The results of such a call: one tensor, or a list.
+Values run_view(const ViewPlan& plan, Arguments arguments);
+Values run_view(const LinkPlan& plan, Arguments arguments);
+// The same for a plan with one result, from the tensor that is viewed.
+at::Tensor run_view_of_one(const ViewPlan& plan, const at::Tensor& base);
+
+// What is viewed, where the whole view would begin in the whole's storage, and bits of the whole
+// view that a link does not show itself.
 struct ViewResult {
   PayloadPtr payload;
-  std::int64_t storage_offset = 0;  // where the whole view would begin in the whole's storage
+  std::int64_t storage_offset = 0;
+  bool is_conj = false;
+  bool is_neg = false;
 };
+// The one result, for ops that make their tensor what a view of it is (families/geometry.cpp).
+ViewResult view_result(const Call& call);
 
-// A call on a tile; its place among the arguments is left empty.
-struct TileCall {
-  c10::OperatorHandle op;
-  std::vector<c10::IValue> arguments;
-};
-
-// How a view op is carried out on tiles that are placed alike, by this rank.
-struct ViewPlan {
-  struct Result {
-    std::size_t call = 0;
-    int member = -1;  // of the list that the call gives; -1: it gives one tensor
-    DTensorSpec spec;
-    Payload::Layout layout = Payload::Layout::Regular;
-    std::int64_t offset = 0;  // from where the viewed tensor begins
-  };
-  std::size_t viewed = 0;  // the argument
-  std::vector<TileCall> calls;
-  std::vector<Result> results;
-  bool is_list = false;
-};
-
-// None if a rank cannot make its part as a view of its tile.
-std::optional<ViewPlan> plan_views(const Call& call);
-std::vector<ViewResult> views_by_plan(const ViewPlan& plan, const Payload& self,
-                                      std::int64_t storage_offset);
-
-// The results of an op whose schema says that they are views: one, or the members of the list.
-// Nothing is sent. UsageError for as_strided of a tensor whose elements are not where its strides
-// say.
-std::vector<ViewResult> views_of(const Call& call);
+// What the op makes of a plain whole tensor in the place of the viewed one.
+c10::IValue plain_views(const Call& call, const at::Tensor& whole);
 
 }  // namespace tegula

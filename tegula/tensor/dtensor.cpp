@@ -3,14 +3,15 @@
 #include <ATen/ATen.h>
 
 #include "tegula/base/error.h"
+#include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
-#include "tegula/dispatch/call.h"
-#include "tegula/dispatch/differentiable.h"
-#include "tegula/dispatch/kernel.h"
-#include "tegula/dispatch/local_call.h"
-#include "tegula/dispatch/payload.h"
-#include "tegula/dispatch/transfer.h"
+#include "tegula/families/families.h"
+#include "tegula/gradient/differentiable.h"
+#include "tegula/operators/call.h"
+#include "tegula/payload/local_call.h"
+#include "tegula/payload/payload.h"
+#include "tegula/redistribute/transfer.h"
 #include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
@@ -34,10 +35,11 @@ DTensorSpec gradient_spec_for(const DTensorSpec& spec,
   return grad_placements ? spec.with_placements(*grad_placements) : with_reductions_done(spec);
 }
 
-void check_can_be_distributed(const at::Tensor& tensor) {
+void check_can_be_distributed(const at::Tensor& tensor, const DeviceMesh& mesh) {
   if (!tensor.defined() || payload_of(tensor) || tensor.layout() != at::kStrided ||
-      !tensor.is_cpu()) {
-    throw UsageError("distribute_tensor needs a plain strided tensor on the CPU")
+      tensor.device().type() != device_of(mesh).type()) {
+    throw UsageError("distribute_tensor needs a plain strided tensor on the mesh's device")
+        .fact("device", mesh.device_type())
         .fact("tensor", described(tensor))
         .hint(
             "redistribute changes the placements of a DTensor; sparse tensors have no distributed "
@@ -48,6 +50,28 @@ void check_can_be_distributed(const at::Tensor& tensor) {
         .fact("tensor", described(tensor))
         .hint("use from_local, which is differentiable, or detach() it first");
   }
+}
+
+// The rank at a place of this rank's fiber; ranks outside of the mesh look at the first fiber.
+std::int64_t rank_at_place(const DeviceMesh& mesh, std::int64_t place, const World& world) {
+  if (place < 0 || place >= mesh.size()) {
+    throw UsageError("the mesh has no place " + std::to_string(place) +
+                     " whose data could be distributed")
+        .fact("mesh", to_string(mesh))
+        .hint("source is a place in the mesh, from 0 to " + std::to_string(mesh.size() - 1));
+  }
+  return mesh.rank_at(mesh.coordinate_at(place), mesh.fiber_of(world.rank()).value_or(0));
+}
+
+std::size_t data_axis_of(const DeviceMesh& mesh, std::string_view named) {
+  if (!named.empty()) return mesh.axis_index(named);
+  if (mesh.ndim() == 1) return 0;
+  for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) {
+    if (mesh.axes()[axis].name == "dp") return axis;
+  }
+  throw UsageError("shard_batch does not know which axis is the data axis")
+      .fact("mesh", to_string(mesh))
+      .hint("name it: shard_batch(x, mesh, " + in_quotes(mesh.axes()[0].name) + ")");
 }
 
 }  // namespace
@@ -72,7 +96,7 @@ World world_of(const at::Tensor& tensor) { return payload_or_throw(tensor, "worl
 at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
                              const Placements& placements, const DistributeOptions& options) {
   claim_operators();
-  check_can_be_distributed(tensor);
+  check_can_be_distributed(tensor, mesh);
   const World world = World::of(mesh);
   const DTensorSpec spec = spec_for(mesh, placements, options.order, dense(meta_of(tensor)));
   const bool needs_grad = tensor.requires_grad();
@@ -83,9 +107,7 @@ at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
     at::Tensor tile;
     if (options.source) {
       const CommLabel label("distribute_tensor");
-      const std::int64_t source =
-          *options.source == -1 ? mesh.rank_at(Coordinate(mesh.ndim(), 0)) : *options.source;
-      tile = scatter_from(world, whole, source, spec);
+      tile = scatter_from(world, whole, rank_at_place(mesh, *options.source, world), spec);
     } else if (mesh.coordinate_of(world.rank())) {
       tile = redistribute_tile(world, whole, replicated_spec(spec), spec);
       if (tile.is_same(whole)) tile = whole.clone();
@@ -97,6 +119,12 @@ at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
   return result.set_requires_grad(needs_grad);
 }
 
+at::Tensor shard_batch(const at::Tensor& batch, const DeviceMesh& mesh, std::string_view axis) {
+  Placements placements(mesh.ndim(), Replicate());
+  placements[data_axis_of(mesh, axis)] = Shard(0);
+  return distribute_tensor(batch, mesh, placements, kSameOnAllRanks);
+}
+
 at::Tensor to_local(const at::Tensor& tensor, const std::optional<Placements>& grad_placements) {
   const PayloadPtr payload = payload_or_throw(tensor, "to_local");
   return unwrap_tile(tensor, gradient_spec_for(payload->spec(), grad_placements));
@@ -106,7 +134,7 @@ at::Tensor full_tensor(const at::Tensor& tensor, const std::optional<Placements>
   const PayloadPtr payload = payload_or_throw(tensor, "full_tensor");
   const DTensorSpec whole = replicated_spec(payload->spec());
   const CommLabel label("full_tensor");
-  return unwrap_tile(move_to(tensor, whole, When::Now, std::nullopt),
+  return unwrap_tile(move_to(tensor, whole, CallMode::Sync, {}),
                      gradient_spec_for(whole, grad_placements));
 }
 
@@ -126,7 +154,9 @@ at::Tensor redistribute(const at::Tensor& tensor, const DeviceMesh& mesh,
   }
   const DTensorSpec to = spec_for(mesh, placements, options.order, payload->spec().meta());
   const CommLabel label("redistribute");
-  return move_to(tensor, to, options.later ? When::Later : When::Now, options.wire);
+  claim_operators();
+  return move_to(tensor, to, options.async_op ? CallMode::Async : CallMode::Sync,
+                 {options.wire, options.memory_cap});
 }
 
 std::vector<at::Tensor> local_map(const LocalFunction& function,

@@ -9,13 +9,18 @@
 //
 // Meshes come from World::mesh; one made by hand belongs to no world and is refused. Functions that
 // communicate are called by all ranks of the mesh, in the same order; a rank outside of the mesh
-// may call them too, takes no part, and gets a tensor of the same spec with an empty local.
+// may call them too, takes no part, and gets a tensor of the same spec with an empty local. A slice
+// of a mesh is a family of fibers, and each of them is such a mesh of its own: its ranks talk among
+// themselves, and what it holds may differ from what another fiber holds, until it meets a tensor
+// on a mesh that covers several fibers, where it counts as the same in all of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tegula/comm/world.h"
@@ -31,18 +36,29 @@ DeviceMesh mesh_of(const at::Tensor& tensor);
 World world_of(const at::Tensor& tensor);
 
 struct DistributeOptions {
-  // The rank of the world whose data counts; the others only say shape and dtype. -1: the mesh's
-  // first rank. std::nullopt: every rank has the same data, and nothing is sent.
-  std::optional<std::int64_t> source = -1;
+  // Whose data counts: a place in the mesh, as mesh.ranks() counts them. The others only say shape
+  // and dtype. On a slice of a mesh each fiber takes the data of its own rank at that place.
+  // std::nullopt: every rank has the same data, and nothing is sent.
+  std::optional<std::int64_t> source = 0;
   // Which axes cut a dim first; empty: the order of the mesh.
   ShardOrder order = {};
 };
+// Every rank has the same data, and nothing is sent:
+//
+//   distribute_tensor(x, mesh, {Shard(0)}, kSameOnAllRanks)
+inline const DistributeOptions kSameOnAllRanks{.source = std::nullopt, .order = {}};
 
 // A plain tensor, distributed. A leaf that requires grad gives a leaf that requires grad.
 // UsageError: a DTensor (use redistribute), a tensor with a history (use from_local), placements
-// that do not fit.
+// that do not fit, a source that is no place in the mesh.
 at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
                              const Placements& placements, const DistributeOptions& options = {});
+
+// A batch that every rank has alike, cut by rows (dim 0) over the data axis and replicated over the
+// others, as distribute_tensor does with kSameOnAllRanks: nothing is sent. The data axis is `axis`;
+// unless it is named, the one called "dp", or the only one that the mesh has. UsageError if there
+// is no such axis, or no rows.
+at::Tensor shard_batch(const at::Tensor& batch, const DeviceMesh& mesh, std::string_view axis = {});
 
 struct FromLocalOptions {
   // The whole tensor's shape and strides; empty: found out by exchanging the tiles' sizes.
@@ -77,15 +93,19 @@ at::Tensor full_tensor(const at::Tensor& tensor,
 struct RedistributeOptions {
   ShardOrder order = {};
   // Return at once; the result's local is waited for when it is first used.
-  bool later = false;
+  bool async_op = false;
   // Sent in this dtype and converted back.
-  std::optional<at::ScalarType> wire;
+  std::optional<at::ScalarType> wire = std::nullopt;
+  // No step may have more bytes per rank in its two tiles together, the one before and the one
+  // after; slower steps are taken where they keep to it. Not for the gradient on its way back.
+  std::optional<std::int64_t> memory_cap = std::nullopt;
 };
-inline const RedistributeOptions Async{{}, true, std::nullopt};
+inline const RedistributeOptions kAsync{.async_op = true};
 
 // The same tensor placed otherwise, on its own mesh or on another one of the same world (then all
 // ranks of either call it). Differentiable: the gradient comes back placed as `tensor` is, with
-// owed reductions done.
+// owed reductions done. UsageError: placements that do not fit, a mesh of another world, a memory
+// cap that no way keeps to (names the least that one does).
 at::Tensor redistribute(const at::Tensor& tensor, const Placements& placements,
                         const RedistributeOptions& options = {});
 at::Tensor redistribute(const at::Tensor& tensor, const DeviceMesh& mesh,
@@ -108,7 +128,8 @@ std::vector<at::Tensor> local_map(const LocalFunction& function,
                                   const std::vector<Placements>& out_placements,
                                   const LocalMapOptions& options = {});
 
-// True values with a last line that is the spec; what is large is summarised. Communicates.
+// True values with a last line that is the spec; what is large is summarised. Communicates, so all
+// ranks call it, not only the one that prints.
 std::string to_string(const at::Tensor& tensor);
 
 }  // namespace tegula

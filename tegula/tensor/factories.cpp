@@ -5,12 +5,12 @@
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/world.h"
-#include "tegula/dispatch/differentiable.h"
-#include "tegula/dispatch/kernel.h"
-#include "tegula/dispatch/local_call.h"
-#include "tegula/dispatch/payload.h"
-#include "tegula/dispatch/random_fill.h"
-#include "tegula/dispatch/tile_layout.h"
+#include "tegula/families/families.h"
+#include "tegula/gradient/differentiable.h"
+#include "tegula/payload/local_call.h"
+#include "tegula/payload/payload.h"
+#include "tegula/random/random_fill.h"
+#include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
@@ -38,7 +38,7 @@ at::Tensor made(const Shape& shape, at::ScalarType type, const DeviceMesh& mesh,
     const BelowAutograd below;
     at::Tensor tile = no_tile(spec);
     if (const std::optional<Coordinate> at = mesh.coordinate_of(world.rank())) {
-      tile = new_tile(filled, *at, at::kCPU);
+      tile = new_tile(filled, *at);
       fill(tile, filled, *at);
       tile = redistribute_tile(world, tile, filled, spec);
     }

@@ -10,7 +10,7 @@
 
 namespace tegula {
 
-// dtype (float32 unless set) and requires_grad of `options` count.
+// dtype (torch's default dtype unless set) and requires_grad of `options` count.
 at::Tensor empty(const Shape& shape, const DeviceMesh& mesh, const Placements& placements,
                  const at::TensorOptions& options = {});
 at::Tensor zeros(const Shape& shape, const DeviceMesh& mesh, const Placements& placements,

@@ -12,8 +12,9 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
-#include "tegula/dispatch/call.h"
-#include "tegula/dispatch/differentiable.h"
+#include "tegula/families/families.h"
+#include "tegula/gradient/differentiable.h"
+#include "tegula/operators/call.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 #include "tegula/tensor/dtensor.h"
@@ -240,8 +241,10 @@ DTensorSpec unchecked_spec(const at::Tensor& local, const DeviceMesh& mesh,
 at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
                       const FromLocalOptions& options) {
   const World world = World::of(mesh);
-  if (is_dtensor(local) || !local.defined() || local.layout() != at::kStrided || !local.is_cpu()) {
-    throw UsageError("from_local needs a plain strided tensor on the CPU")
+  if (is_dtensor(local) || !local.defined() || local.layout() != at::kStrided ||
+      local.device().type() != device_of(mesh).type()) {
+    throw UsageError("from_local needs a plain strided tensor on the mesh's device")
+        .fact("device", mesh.device_type())
         .fact("tensor", described(local))
         .hint("give the tile that this rank holds");
   }
@@ -274,6 +277,7 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
   const DTensorSpec grad_spec = options.grad_placements
                                     ? spec.with_placements(*options.grad_placements)
                                     : with_reductions_done(spec);
+  claim_operators();
   return wrap_tile(local, spec, grad_spec, world);
 }
 

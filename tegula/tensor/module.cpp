@@ -5,50 +5,155 @@
 #include <torch/nn/module.h>
 #include <torch/optim.h>
 
-#include <set>
+#include <map>
 
 #include "tegula/base/error.h"
+#include "tegula/base/text.h"
+#include "tegula/bridge/torch_types.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/tensor/factories.h"
+#include "tegula/tensor/name_patterns.h"
 
 namespace tegula {
 namespace {
 
-class Converter {
- public:
-  Converter(const DeviceMesh& mesh, const DistributeOptions& options)
-      : mesh_(mesh), options_(options) {}
+// A parameter or buffer of a module.
+struct Member {
+  at::Tensor tensor;
+  std::vector<std::string> names;   // where it stands
+  std::optional<Placements> asked;  // none: nothing is said of it
+};
 
-  void convert(at::Tensor tensor, const Placements& placements) {
-    if (!tensor.defined() || !seen_.insert(tensor.unsafeGetTensorImpl()).second) return;
-    if (!is_dtensor(tensor)) become(tensor, placements);
+// Parameters first; each tensor once.
+std::vector<Member> members_of(const torch::nn::Module& module) {
+  std::vector<Member> members;
+  std::map<c10::TensorImpl*, std::size_t> places;
+  const auto add_all = [&](const auto& named) {
+    for (const auto& item : named) {
+      const auto [place, is_new] =
+          places.try_emplace(item.value().unsafeGetTensorImpl(), members.size());
+      if (is_new) members.push_back({item.value(), {}, std::nullopt});
+      members[place->second].names.push_back(item.key());
+    }
+  };
+  add_all(module.named_parameters());
+  add_all(module.named_buffers());
+  return members;
+}
+
+std::vector<Member> members_asked(const torch::nn::Module& module, const PlacementsByName& place) {
+  std::vector<Member> members = members_of(module);
+  if (!place) return members;
+  for (Member& member : members) member.asked = place(member.names.front(), member.tensor);
+  return members;
+}
+
+std::vector<Member> members_asked(const torch::nn::Module& module,
+                                  const PlacementPatterns& patterns) {
+  std::vector<Member> members = members_of(module);
+  std::vector<std::string> texts;
+  std::vector<std::vector<std::string>> names;
+  for (const auto& [text, placements] : patterns) texts.push_back(text);
+  for (const Member& member : members) names.push_back(member.names);
+  const std::vector<std::optional<std::size_t>> last = last_matches(texts, names);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (last[i]) members[i].asked = patterns[*last[i]].second;
+  }
+  return members;
+}
+
+// Where the member goes; replicated if nothing is said of it. UsageError if that does not fit.
+DTensorSpec spec_asked(const Member& member, const DeviceMesh& mesh, const ShardOrder& order = {}) {
+  const TensorMeta meta =
+      is_dtensor(member.tensor) ? spec_of(member.tensor).meta() : dense(meta_of(member.tensor));
+  try {
+    const Placements placements =
+        member.asked.value_or(Placements(mesh.ndim(), Placement(Replicate())));
+    return order.empty() ? DTensorSpec(mesh, placements, meta)
+                         : DTensorSpec(mesh, placements, order, meta);
+  } catch (UsageError& error) {
+    throw std::move(error).fact("tensor", in_quotes(member.names.front()));
+  }
+}
+
+void check_can_be_distributed(const Member& member, const DTensorSpec& asked) {
+  if (!is_dtensor(member.tensor) || !member.asked || spec_of(member.tensor) == asked) return;
+  throw UsageError("a module's tensor is distributed already, and placed otherwise than asked")
+      .fact("tensor", in_quotes(member.names.front()))
+      .fact("is", to_string(spec_of(member.tensor)))
+      .fact("asked", to_string(asked))
+      .hint("redistribute_module moves it; what nothing is said of stays as it is");
+}
+
+void check_can_be_moved(const Member& member) {
+  if (is_dtensor(member.tensor)) return;
+  throw UsageError("redistribute_module needs a module that is distributed")
+      .fact("plain", in_quotes(member.names.front()))
+      .hint("use distribute_module");
+}
+
+void become(at::Tensor tensor, const DeviceMesh& mesh, const DTensorSpec& spec,
+            const DistributeOptions& options) {
+  // a shape without data becomes tiles without values, for the caller to fill
+  tensor.set_data(tensor.is_meta()
+                      ? empty(tensor.sizes().vec(), mesh, spec.placements(), tensor.scalar_type())
+                      : distribute_tensor(tensor.detach(), mesh, spec.placements(), options));
+}
+
+void distribute_gradient(const at::Tensor& tensor, const DistributeOptions& options) {
+  at::Tensor& grad = tensor.mutable_grad();
+  if (!grad.defined() || is_dtensor(grad)) return;
+  const Placements placements = with_reductions_done(spec_of(tensor)).placements();
+  grad = distribute_tensor(grad.detach(), mesh_of(tensor), placements, options);
+}
+
+void distribute_all(const std::vector<Member>& members, const DeviceMesh& mesh,
+                    const DistributeOptions& options) {
+  std::vector<DTensorSpec> specs;
+  for (const Member& member : members) {
+    specs.push_back(spec_asked(member, mesh, options.order));
+    check_can_be_distributed(member, specs.back());
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const at::Tensor& tensor = members[i].tensor;
+    if (!is_dtensor(tensor)) become(tensor, mesh, specs[i], options);
+    distribute_gradient(tensor, options);
+  }
+}
+
+at::Tensor moved(const at::Tensor& tensor, const DeviceMesh& mesh, const DTensorSpec& to) {
+  return redistribute(tensor.detach(), mesh, to.placements());
+}
+
+void move_all(const std::vector<Member>& members, const DeviceMesh& mesh) {
+  std::vector<DTensorSpec> specs;
+  for (const Member& member : members) {
+    check_can_be_moved(member);
+    specs.push_back(spec_asked(member, mesh));
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    at::Tensor tensor = members[i].tensor;
+    if (!(spec_of(tensor) == specs[i])) tensor.set_data(moved(tensor, mesh, specs[i]));
     at::Tensor& grad = tensor.mutable_grad();
-    if (grad.defined() && !is_dtensor(grad)) {
-      const Placements of_grad = with_reductions_done(spec_of(tensor)).placements();
-      grad = distribute_tensor(grad.detach(), mesh_of(tensor), of_grad, options_);
+    const DTensorSpec of_grad = with_reductions_done(specs[i]);
+    if (grad.defined() && is_dtensor(grad) && !(spec_of(grad) == of_grad)) {
+      grad = moved(grad, mesh, of_grad);
     }
   }
-
- private:
-  void become(at::Tensor& tensor, const Placements& placements) const {
-    // a shape without data becomes tiles without values, for the caller to fill
-    tensor.set_data(tensor.is_meta()
-                        ? empty(tensor.sizes().vec(), mesh_, placements,
-                                at::TensorOptions(tensor.scalar_type()))
-                        : distribute_tensor(tensor.detach(), mesh_, placements, options_));
-  }
-
-  const DeviceMesh& mesh_;
-  const DistributeOptions& options_;
-  std::set<c10::TensorImpl*> seen_;
-};
+}
 
 // A state tensor of the parameter's shape becomes distributed as the parameter is.
 at::Tensor like_parameter(const at::Tensor& state, const at::Tensor& parameter,
                           const DistributeOptions& options) {
-  if (!state.defined() || is_dtensor(state) || !is_dtensor(parameter)) return state;
+  if (!state.defined() || !is_dtensor(parameter)) return state;
   if (state.sizes() != parameter.sizes()) return state;
-  return distribute_tensor(state.detach(), mesh_of(parameter), placements_of(parameter), options);
+  const DeviceMesh mesh = mesh_of(parameter);
+  const DTensorSpec spec = with_reductions_done(spec_of(parameter));
+  if (!is_dtensor(state)) {
+    return distribute_tensor(state.detach(), mesh, spec.placements(), options);
+  }
+  const bool is_there = mesh_of(state) == mesh && placements_of(state) == spec.placements();
+  return is_there ? state : moved(state, mesh, spec);
 }
 
 template <class State, class... Access>
@@ -90,16 +195,28 @@ void convert_known_state(torch::optim::OptimizerParamState& state, const at::Ten
 }  // namespace
 
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
+                       const PlacementPatterns& patterns, const DistributeOptions& options) {
+  distribute_all(members_asked(module, patterns), mesh, options);
+}
+
+void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const PlacementsByName& place, const DistributeOptions& options) {
-  Converter converter(mesh, options);
-  const auto convert_all = [&](const auto& named) {
-    for (const auto& item : named) {
-      converter.convert(item.value(), place ? place(item.key(), item.value())
-                                            : Placements(mesh.ndim(), Replicate()));
-    }
-  };
-  convert_all(module.named_parameters());
-  convert_all(module.named_buffers());
+  distribute_all(members_asked(module, place), mesh, options);
+}
+
+void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
+                       const DistributeOptions& options) {
+  distribute_all(members_of(module), mesh, options);
+}
+
+void redistribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
+                         const PlacementPatterns& patterns) {
+  move_all(members_asked(module, patterns), mesh);
+}
+
+void redistribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
+                         const PlacementsByName& place) {
+  move_all(members_asked(module, place), mesh);
 }
 
 void distribute_optimizer_state(torch::optim::Optimizer& optimizer,
@@ -111,6 +228,12 @@ void distribute_optimizer_state(torch::optim::Optimizer& optimizer,
         convert_known_state(*found->second, parameter, options);
       }
     }
+  }
+}
+
+void set_gradient_policy(torch::nn::Module& module, const GradientPolicy& policy) {
+  for (const at::Tensor& parameter : module.parameters()) {
+    set_gradient_policy(parameter, policy, PolicyOf::Module);
   }
 }
 

@@ -5,8 +5,8 @@
 
 #include <sstream>
 
-#include "tegula/dispatch/call.h"
-#include "tegula/dispatch/guards.h"
+#include "tegula/operators/call.h"
+#include "tegula/payload/guards.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula {

@@ -6,8 +6,9 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
-#include "tegula/dispatch/local_call.h"
-#include "tegula/dispatch/random.h"
+#include "tegula/families/families.h"
+#include "tegula/payload/local_call.h"
+#include "tegula/random/random.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 #include "tegula/testing/parts.h"
@@ -15,15 +16,15 @@
 namespace tegula {
 namespace {
 
-Question question_about(const Call& call, const DeviceMesh& axis) {
+CallSchema schema_of(const Call& call, const DeviceMesh& axis) {
   std::vector<std::optional<DTensorSpec>> specs;
   for (const TensorPlace& place : call.tensors()) {
     specs.push_back(place.tensor.defined()
                         ? std::optional(replicated_spec(axis, meta_of(place.tensor)))
                         : std::nullopt);
   }
-  std::vector<Question> questions = questions_about(call, specs);
-  if (questions.size() == 1) return std::move(questions.front());
+  std::vector<CallSchema> schemas = schemas_of(call, specs);
+  if (schemas.size() == 1) return std::move(schemas.front());
   throw UsageError("a call over lists is played with one member per list")
       .fact("op", call.text())
       .hint("leave the other members away");
@@ -51,11 +52,9 @@ void append_tensors(const c10::IValue& value, std::vector<at::Tensor>& into) {
 }  // namespace
 
 PlayedCall::PlayedCall(const Sample& sample, std::int64_t ranks, std::uint64_t seed)
-    : op_(operator_of(sample)),
-      facts_(op_),
-      call_(op_, facts_, arguments_of(sample, seed)),
+    : call_(operator_table().entry(operator_of(sample)), arguments_of(sample, seed)),
       axis_({{"a", ranks}}),
-      question_(question_about(call_, axis_)),
+      call_schema_(schema_of(call_, axis_)),
       random_(replicated_generator({seed, 1})) {
   std::vector<c10::IValue> arguments = call_.arguments();
   for (c10::IValue& argument : arguments) {
@@ -65,7 +64,7 @@ PlayedCall::PlayedCall(const Sample& sample, std::int64_t ranks, std::uint64_t s
 }
 
 const at::Tensor& PlayedCall::operand(std::size_t tensor) const {
-  return call_.tensors()[question_.tensors[tensor]].tensor;
+  return call_.tensors()[call_schema_.tensors[tensor]].tensor;
 }
 
 double PlayedCall::rounding() const {
@@ -81,13 +80,13 @@ double PlayedCall::rounding() const {
 }
 
 std::vector<at::Tensor> PlayedCall::run(std::vector<c10::IValue> arguments) const {
-  const std::vector<c10::IValue> returned = call_plain(op_, arguments);
+  const std::vector<c10::IValue> returned = call_plain(call_.op(), arguments);
   std::vector<at::Tensor> results;
   for (std::size_t index = 0; index < returned.size(); ++index) {
-    if (!facts_.return_is[index]) append_tensors(returned[index], results);
+    if (!call_.facts().return_is[index]) append_tensors(returned[index], results);
   }
   for (std::size_t index = 0; index < arguments.size(); ++index) {
-    if (facts_.written[index]) append_tensors(arguments[index], results);
+    if (call_.facts().written[index]) append_tensors(arguments[index], results);
   }
   return results;
 }
@@ -107,8 +106,8 @@ Shape PlayedCall::sizes_at(std::size_t argument, const Placement& placement,
 
 std::vector<std::vector<at::Tensor>> PlayedCall::play(const Placing& placing) {
   std::vector<std::vector<at::Tensor>> tiles(call_.tensors().size());
-  for (std::size_t k = 0; k < question_.tensors.size(); ++k) {
-    if (schema().has(k)) tiles[question_.tensors[k]] = tiles_of(k, placing);
+  for (std::size_t k = 0; k < call_schema_.tensors.size(); ++k) {
+    if (schema().has(k)) tiles[call_schema_.tensors[k]] = tiles_of(k, placing);
   }
   std::vector<std::vector<at::Tensor>> parts(results_.size());
   for (std::int64_t rank = 0; rank < axis_.size(); ++rank) {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tegula/dispatch/question.h"
+#include "tegula/operators/call_schema.h"
 #include "tegula/testing/sample.h"
 
 namespace tegula {
@@ -30,7 +30,7 @@ class PlayedCall {
 
   const DeviceMesh& axis() const { return axis_; }
   // With every tensor replicated.
-  const OpSchema& schema() const { return question_.schema; }
+  const OpSchema& schema() const { return call_schema_.schema; }
   const at::Tensor& operand(std::size_t tensor) const;
 
   // What the op gives on the whole: the tensors that it returns, then those that it has written, in
@@ -49,11 +49,9 @@ class PlayedCall {
   std::vector<at::Tensor> tiles_of(std::size_t tensor, const Placing& placing);
   Shape sizes_at(std::size_t argument, const Placement& placement, std::int64_t rank) const;
 
-  c10::OperatorHandle op_;
-  OpFacts facts_;
   Call call_;
   DeviceMesh axis_;
-  Question question_;
+  CallSchema call_schema_;
   at::Generator random_;
   std::vector<at::Tensor> results_;
 };

@@ -8,7 +8,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
-#include "tegula/dispatch/random.h"
+#include "tegula/random/random.h"
 
 namespace tegula {
 namespace {

@@ -7,7 +7,7 @@
 #include "tegula/base/error.h"
 #include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
-#include "tegula/dispatch/tile_layout.h"
+#include "tegula/redistribute/tile_layout.h"
 #include "tests/spec/generated.h"
 
 namespace tegula {

@@ -13,8 +13,8 @@
 #include <set>
 #include <vector>
 
-#include "tegula/dispatch/random_fill.h"
-#include "tegula/dispatch/rounding.h"
+#include "tegula/random/random_fill.h"
+#include "tegula/random/rounding.h"
 
 namespace tegula {
 namespace {

@@ -1,6 +1,6 @@
 // The state of draws, and the law that makes random numbers distributed: tiles hold the bits of the
 // whole.
-#include "tegula/dispatch/random.h"
+#include "tegula/random/random.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -14,9 +14,9 @@
 
 #include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
-#include "tegula/dispatch/index_runs.h"
-#include "tegula/dispatch/philox_batch.h"
-#include "tegula/dispatch/random_fill.h"
+#include "tegula/random/index_runs.h"
+#include "tegula/random/philox_batch.h"
+#include "tegula/random/random_fill.h"
 #include "tests/placement/usage_error.h"
 #include "tests/spec/generated.h"
 

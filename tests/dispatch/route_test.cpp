@@ -1,4 +1,4 @@
-#include "tegula/dispatch/route.h"
+#include "tegula/redistribute/route.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/tiles.h"
-#include "tegula/dispatch/carry_out.h"
-#include "tegula/dispatch/redistribute_tile.h"
-#include "tegula/dispatch/routes.h"
 #include "tegula/plan/redistribute_planner.h"
+#include "tegula/redistribute/carry_out.h"
+#include "tegula/redistribute/redistribute_tile.h"
+#include "tegula/redistribute/routes.h"
 #include "tests/dispatch/distributions.h"
 
 namespace tegula {
@@ -108,7 +108,7 @@ TEST(Route, OfOtherThanTwoSpecsOfOneTensorIsRefused) {
   const DTensorSpec spec = parse_spec("f32[4] on (a=1) as [R]");
   EXPECT_THROW(Route(world, spec, parse_spec("f32[5] on (a=1) as [R]")), UsageError);
   EXPECT_THROW(Route(world, spec, parse_spec("f32[4] on (b=1) as [R]")), UsageError);
-  EXPECT_THROW(Route(world, spec, spec, at::kLong), UsageError);
+  EXPECT_THROW(Route(world, spec, spec, {at::kLong}), UsageError);
 }
 
 TEST(Routes, AreRememberedButDoNotKeepTheirWorldAlive) {
@@ -123,9 +123,7 @@ TEST(Routes, AreRememberedButDoNotKeepTheirWorldAlive) {
     const TensorMeta meta({8}, DType::F32);
     const DTensorSpec from(mesh, {Shard(0), Shard(0)}, meta);
     const DTensorSpec to(mesh, {Replicate(), Replicate()}, meta);
-    const auto route = [&] {
-      return world.part<Routes>().find_or_make(world, from, to, std::nullopt);
-    };
+    const auto route = [&] { return world.part<Routes>().find_or_make(world, from, to, {}); };
     EXPECT_EQ(&route().plan(), &route().plan());
     redistribute_tile(world, at::empty({2}, at::device(at::kMeta)), from, to);
     EXPECT_FALSE(witness.expired());
@@ -137,9 +135,7 @@ TEST(Routes, FollowTheCostModel) {
   const World world = World::fake(4, 1);
   const DTensorSpec from = parse_spec("f32[8] on (a=2, b=2) as [S(0), S(0)]");
   const DTensorSpec to = parse_spec("f32[8] on (a=2, b=2) as [R, R]");
-  const auto route = [&] {
-    return world.part<Routes>().find_or_make(world, from, to, std::nullopt);
-  };
+  const auto route = [&] { return world.part<Routes>().find_or_make(world, from, to, {}); };
   const Route before = route();
   auto& planner = world.part<RedistributePlanner>();
   planner.set_cost_model(CostModel::calibrated({50, 1}, 8));

@@ -1,4 +1,4 @@
-#include "tegula/dispatch/transfer.h"
+#include "tegula/redistribute/transfer.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -122,9 +122,9 @@ TEST(Transfer, AWireTypeRoundsTheSameOnAllRanks) {
     const DTensorSpec to = parse_spec("f32[2] on (b=2) as [R]");
     const at::Tensor whole = at::tensor({1.0001F, 3.0003F});
     const at::Tensor tile = cut_tile(whole, from, {world.rank()});
-    EXPECT_TRUE(
-        at::equal(transfer(world, tile, from, to, at::kHalf), whole.to(at::kHalf).to(at::kFloat)));
-    EXPECT_THROW(transfer(world, tile, from, to, at::kInt), UsageError);
+    EXPECT_TRUE(at::equal(transfer(world, tile, from, to, {at::kHalf}),
+                          whole.to(at::kHalf).to(at::kFloat)));
+    EXPECT_THROW(transfer(world, tile, from, to, {at::kInt}), UsageError);
   });
 }
 
@@ -149,7 +149,7 @@ TEST(Transfer, ADifferentTensorIsRefused) {
     FAIL() << "nothing was thrown";
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "tegula: a tensor arrives as what it is\n"
+                 "tegula: a transfer cannot change the shape or element type of a tensor\n"
                  "  from    f32[4] on (a=1) as [R]\n"
                  "  to      f64[4] on (b=1) as [R]\n"
                  "  hint    give two specs with one shape and element type");

@@ -91,6 +91,11 @@ class Tensors(unittest.TestCase):
         d = tg.distribute_tensor(torch.full((4,), float(tg.rank())), MESH, src_data_rank=last)
         self.check(d, torch.full((4,), float(last)))
 
+    def test_each_fiber_of_a_slice_has_data_of_its_own(self):
+        fibers = tg.init_device_mesh("cpu", (tg.size(), 1), mesh_dim_names=("dp", "tp"))["tp"]
+        mine = torch.full((4,), float(tg.rank()))
+        self.check(tg.distribute_tensor(mine, fibers, [tg.Shard(0)]), mine)
+
     def test_tiles_form_a_tensor(self):
         d = tg.from_local(torch.full((tg.rank() + 1, 2), float(tg.rank())), MESH, [tg.Shard(0)])
         expected = torch.cat([torch.full((r + 1, 2), float(r)) for r in range(tg.size())])
@@ -160,6 +165,56 @@ class Tensors(unittest.TestCase):
             tg.ones((4,), MESH, [tg.Shard(0)]) + torch.arange(4.0)
 
 
+    def test_a_batch_is_cut_by_rows_and_nothing_is_sent(self):
+        x = same_everywhere(5, 3)
+        with tg.CommLog() as log:
+            d = tg.shard_batch(x, MESH)
+        self.assertEqual(len(log), 0)
+        self.assertEqual(tg.placements(d), (tg.Shard(0),))
+        self.check(d, x)
+        mesh = tg.init_device_mesh("cpu", (1, tg.size()), mesh_dim_names=("a", "b"))
+        self.assertEqual(tg.placements(tg.shard_batch(x, mesh, "b")), (tg.Replicate(), tg.Shard(0)))
+        with self.assertRaisesRegex(tg.UsageError, "does not know which axis"):
+            tg.shard_batch(x, mesh)
+
+    def test_a_function_of_tiles_makes_a_tensor(self):
+        x = same_everywhere(5, 3).requires_grad_()
+        d = tg.distribute_tensor(x, MESH, [tg.Shard(1)])
+        doubled = tg.local_map(lambda tile, factor: tile * factor, [d, 2], [[tg.Shard(0)]], in_placements=[[tg.Shard(0)]])
+        self.assertEqual(tg.placements(doubled), (tg.Shard(0),))
+        self.check(doubled.detach(), 2 * x.detach())
+        doubled.sum().backward()
+        self.check(d.grad, torch.full((5, 3), 2.0))
+        pair = tg.local_map(lambda tile: (tile, -tile), [d.detach()], [[tg.Shard(1)]] * 2)
+        self.check(pair[0] + pair[1], torch.zeros(5, 3))
+        with self.assertRaisesRegex(tg.UsageError, "placements for each result"):
+            tg.local_map(lambda tile: (tile, tile), [d.detach()], [[tg.Shard(1)]])
+        with self.assertRaisesRegex(tg.UsageError, "needs a DTensor among its inputs"):
+            tg.local_map(lambda tile: tile, [x], [[tg.Shard(1)]])
+
+    def test_a_log_lists_what_is_sent(self):
+        part = tg.from_local(torch.ones(6), MESH, [tg.Partial()])
+        with tg.CommLog() as log:
+            tg.redistribute(part, placements=[tg.Replicate()])
+            self.assertEqual(len(log), 1 if tg.size() > 1 else 0)
+        tg.redistribute(part, placements=[tg.Replicate()])
+        self.assertEqual(len(log.entries()), len(log))
+        for entry in log.entries():
+            self.assertEqual((entry.axis, entry.ranks, entry.bytes), ("tp", tg.size(), 24))
+            self.assertEqual((entry.reduction, entry.op), ("sum", "redistribute"))
+            self.assertGreaterEqual(entry.seconds, 0)
+            self.assertEqual(str(log), f"{entry!r}\n")
+            self.assertIn("24 bytes, for redistribute", str(log))
+
+    def test_strict_mode_refuses_what_moves_unasked(self):
+        d = tg.distribute_tensor(same_everywhere(5, 3), MESH, [tg.Shard(0)])
+        with tg.strict_mode():
+            d + d
+            with self.assertRaisesRegex(tg.UsageError, "flip"):
+                d.flip(0)
+        self.check(d.flip(0), same_everywhere(5, 3).flip(0))
+
+
 class Limits(unittest.TestCase):
     def test_what_needs_a_storage_is_refused_in_our_words(self):
         x = tg.distribute_tensor(same_everywhere(5, 3), MESH, [tg.Shard(0)])
@@ -210,6 +265,71 @@ class Modules(unittest.TestCase):
         self.assertEqual(tg.placements(model.out.weight), (tg.Shard(0),))
         self.assertEqual(tg.placements(model.scale), (tg.Replicate(),))
         self.assertTrue(all(p.is_leaf and isinstance(p, nn.Parameter) for p in model.parameters()))
+
+    PATTERNS = {"embed.*": [tg.Shard(0)], "up.*": [tg.Shard(0)], "down.weight": [tg.Shard(1)]}
+
+    def placements(self, model):
+        named = (*model.named_parameters(), *model.named_buffers())
+        return {name: repr(list(tg.placements(tensor))) for name, tensor in named}
+
+    def test_patterns_place_what_they_match(self):
+        model = tg.distribute_module(self.model(), MESH, self.PATTERNS)
+        self.assertEqual(self.placements(model), {
+            "embed.weight": "[S(0)]", "up.weight": "[S(0)]", "up.bias": "[S(0)]", "norm.weight": "[R]",
+            "norm.bias": "[R]", "down.weight": "[S(1)]", "down.bias": "[R]", "scale": "[R]"})
+        for patterns in ([("**", [tg.Shard(0)]), ("*.bias", [tg.Replicate()])],
+                         {"**": [tg.Shard(0)], "*.bias": [tg.Replicate()]}):
+            found = self.placements(tg.distribute_module(self.model(), MESH, patterns, src_data_rank=None))
+            self.assertEqual((found["up.weight"], found["up.bias"], found["scale"]), ("[S(0)]", "[R]", "[S(0)]"))
+
+    def test_a_tied_parameter_is_placed_by_any_of_its_names(self):
+        model = tg.distribute_module(self.model(), MESH, {"out.weight": [tg.Shard(1)]})
+        self.assertEqual(tg.placements(model.embed.weight), (tg.Shard(1),))
+
+    def test_a_pattern_that_matches_nothing_is_refused(self):
+        model = self.model()
+        with self.assertRaisesRegex(tg.UsageError, "(?s)matches no parameter or buffer.*nearest embed.weight"):
+            tg.distribute_module(model, MESH, {"up.*": [tg.Shard(0)], "embd.weight": [tg.Shard(0)]})
+        with self.assertRaisesRegex(tg.UsageError, "has no effect"):
+            tg.distribute_module(model, MESH, {"up.bias": [tg.Shard(0)], "up.*": [tg.Shard(0)]})
+        with self.assertRaisesRegex(tg.UsageError, '(?s)dim 1.*tensor  "up.bias"'):
+            tg.distribute_module(model, MESH, {"up.bias": [tg.Shard(1)]})
+        self.assertFalse(any(map(tg.is_dtensor, model.parameters())))
+
+    def test_what_is_distributed_already_is_not_moved_silently(self):
+        model = tg.distribute_module(self.model(), MESH, self.PATTERNS)
+        before = self.placements(model)
+        tg.distribute_module(model, MESH, self.PATTERNS)
+        tg.distribute_module(model, MESH)
+        with self.assertRaisesRegex(tg.UsageError, r"(?s)placed otherwise.*up.weight.*as \[S\(1\)\].*redistribute_module"):
+            tg.distribute_module(model, MESH, {"up.weight": [tg.Shard(1)]})
+        self.assertEqual(self.placements(model), before)
+
+    def test_a_module_can_be_moved(self):
+        plain, model = self.model(), tg.distribute_module(self.model(), MESH, self.PATTERNS)
+        words = torch.arange(11)
+        optimizers = []
+        for one, inputs in ((plain, words), (model, tg.shard_batch(words, MESH))):
+            optimizers.append(torch.optim.AdamW(one.parameters(), lr=0.1))
+            one(inputs).square().mean().backward()
+            optimizers[-1].step()
+        moved = {"*.weight": [tg.Shard(-1)]}
+        self.assertIs(tg.redistribute_module(model, MESH, moved), model)
+        tg.distribute_optimizer_state(optimizers[1])
+        self.assertEqual(self.placements(model),
+                         self.placements(tg.distribute_module(self.model(), MESH, moved)))
+        self.assertEqual(tg.placements(model.up.weight.grad), (tg.Shard(1),))
+        self.assertEqual(tg.placements(optimizers[1].state[model.up.weight]["exp_avg"]), (tg.Shard(1),))
+        for one, inputs, optimizer in ((plain, words, optimizers[0]), (model, tg.shard_batch(words, MESH), optimizers[1])):
+            one(inputs).square().mean().backward()
+            optimizer.step()
+        for p, q in zip(plain.parameters(), model.parameters()):
+            torch.testing.assert_close(tg.full_tensor(q), p, rtol=1e-4, atol=1e-5)
+        with tg.CommLog() as log:
+            tg.redistribute_module(model, MESH, moved)
+        self.assertEqual(len(log), 0)
+        with self.assertRaisesRegex(tg.UsageError, "needs a module that is distributed"):
+            tg.redistribute_module(plain, MESH, moved)
 
     def test_training_equals_the_plain_model(self):
         plain = self.model()

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "tegula/dispatch/guards.h"
+#include "tegula/payload/guards.h"
 #include "tegula/tensor/factories.h"
 #include "tests/tensor/as_plain.h"
 
@@ -31,7 +31,7 @@ TEST(Aliases, AWriteToARedistributedTensorDoesNotReachItsSource) {
         if (spec_of(x) == spec_of(x).with_placements(to)) continue;
         SCOPED_TRACE(to_string(mesh) + to_string(from) + " to " + to_string(to));
         const at::Tensor tile = to_local(x).clone();
-        const at::Tensor y = redistribute(x, to, round % 2 == 0 ? RedistributeOptions{} : Async);
+        const at::Tensor y = redistribute(x, to, round % 2 == 0 ? RedistributeOptions{} : kAsync);
         y.fill_(7);
         expect_unchanged(x, tile, plain);
         const at::Tensor z = redistribute(x, to);
@@ -271,7 +271,7 @@ TEST(Errors, OfLibtorchComeOnAllRanksAndLeaveTheTensorsUsable) {
                [&] { x.add_(x.t()); }, [&] { at::cat({x, x.t()}); }, [&] { x.sum(5); },
                [&] { x.permute({0}); }, [&] { x.expand({5, 4}); }, [&] { at::inverse(x); },
                [&] { x.index_select(0, at::full_like(x, 9).to(at::kLong).view({15})); },
-               [&] { at::cholesky(at::mm(x.t(), x).neg()); }, [&] { x.item(); },
+               [&] { at::linalg_cholesky(at::mm(x.t(), x).neg()); }, [&] { x.item(); },
                [&] { x.squeeze_(7); }, [&] { x.split(-1); }}) {
         EXPECT_NE(error_of(call), "nothing was thrown");
       }

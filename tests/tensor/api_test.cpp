@@ -7,8 +7,9 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/tiles.h"
-#include "tegula/dispatch/guards.h"
-#include "tegula/dispatch/random.h"
+#include "tegula/comm/comm_log.h"
+#include "tegula/payload/guards.h"
+#include "tegula/random/random.h"
 #include "tegula/tensor/factories.h"
 #include "tests/tensor/as_plain.h"
 #include "tests/tensor/environment_variable.h"
@@ -83,7 +84,7 @@ TEST(DistributeTensor, DoesNotShareMemoryWithTheData) {
   run_impatient(2, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
     for (const std::optional<std::int64_t> source :
-         {std::optional<std::int64_t>(-1), {std::nullopt}}) {
+         {std::optional<std::int64_t>(0), {std::nullopt}}) {
       for (const Placement& placement : {Placement(Shard(0)), Placement(Replicate())}) {
         const at::Tensor plain = at::zeros({4});
         const at::Tensor x = distribute_tensor(plain, mesh, {placement}, {source, {}});
@@ -132,9 +133,80 @@ TEST(DistributeTensor, AShapeWithoutDataIsRefused) {
   run_impatient(2, [](World& world) {
     const at::Tensor meta = at::empty({4, 5}, at::TensorOptions(at::kMeta));
     const DeviceMesh mesh = usual_mesh(world);
+    EXPECT_TRUE(contains(error_of([&] { distribute_tensor(meta, mesh, {Shard(0)}); }),
+                         "on the mesh's device"));
     EXPECT_TRUE(
-        contains(error_of([&] { distribute_tensor(meta, mesh, {Shard(0)}); }), "on the CPU"));
-    EXPECT_TRUE(contains(error_of([&] { from_local(meta, mesh, {Shard(0)}); }), "on the CPU"));
+        contains(error_of([&] { from_local(meta, mesh, {Shard(0)}); }), "on the mesh's device"));
+  });
+}
+
+TEST(DistributeTensor, NothingIsSentForWhatIsTheSameOnAllRanks) {
+  run_impatient(4, [](World& world) {
+    const DeviceMesh mesh = usual_mesh(world);
+    const CommLog log(world);
+    const at::Tensor x =
+        distribute_tensor(numbers({5, 3}), mesh, {Shard(0), Partial()}, kSameOnAllRanks);
+    EXPECT_TRUE(log.empty()) << log.to_string();
+    EXPECT_EQ(difference(full_tensor(x), numbers({5, 3})), "");
+  });
+}
+
+// --- shard_batch
+
+TEST(ShardBatch, CutsRowsOverTheDataAxisAndSendsNothing) {
+  const at::Tensor batch = numbers({5, 3});
+  const auto expect_batch = [&](World& world, const DeviceMesh& mesh, std::string_view axis,
+                                const std::string& placements) {
+    const CommLog log(world);
+    const at::Tensor x = shard_batch(batch, mesh, axis);
+    EXPECT_TRUE(log.empty()) << log.to_string();
+    EXPECT_EQ(to_string(placements_of(x)), placements) << mesh;
+    EXPECT_EQ(difference(full_tensor(x), batch), "");
+  };
+  run_impatient(1,
+                [&](World& world) { expect_batch(world, world.mesh({{"dp", 1}}), {}, "[S(0)]"); });
+  run_impatient(3, [&](World& world) {
+    expect_batch(world, world.mesh({{"any", 3}}), {}, "[S(0)]");
+    expect_batch(world, world.mesh({{"any", 3}}), "any", "[S(0)]");
+  });
+  run_impatient(4, [&](World& world) {
+    const DeviceMesh mesh = world.mesh({{"tp", 2}, {"dp", 2}});
+    expect_batch(world, mesh, {}, "[R, S(0)]");
+    expect_batch(world, mesh, "dp", "[R, S(0)]");
+    expect_batch(world, mesh, "tp", "[S(0), R]");
+    expect_batch(world, mesh["dp"], {}, "[S(0)]");
+  });
+}
+
+TEST(ShardBatch, SaysWhichAxesThereAre) {
+  expect_in_all(errors_of(4, [](World& world) { shard_batch(numbers({4}), usual_mesh(world)); }),
+                {"does not know which axis", "(a=2, b=2)", "shard_batch(x, mesh, \"a\")"});
+  expect_in_all(
+      errors_of(2, [](World& world) { shard_batch(numbers({4}), usual_mesh(world), "dp"); }),
+      {"\"dp\"", "a"});
+  expect_in_all(errors_of(2, [](World& world) { shard_batch(at::ones({}), usual_mesh(world)); }),
+                {"dim 0"});
+}
+
+// --- plain tensors among distributed ones
+
+TEST(PlainTensors, TheHintNamesTheWaysToMakeADTensor) {
+  expect_in_all(errors_of(2,
+                          [](World& world) {
+                            const at::Tensor x = ones({4}, usual_mesh(world), {Shard(0)});
+                            x + at::zeros(x.sizes(), x.options());
+                          }),
+                {"a plain tensor that may differ", "distribute_tensor", "zeros_like", "new_zeros",
+                 "ImplicitReplication"});
+}
+
+TEST(PlainTensors, WhatIsMadeFromADTensorIsOne) {
+  run_impatient(2, [](World& world) {
+    const at::Tensor x = ones({4, 6}, usual_mesh(world), {Shard(0)});
+    const at::Tensor like = at::zeros_like(x), made = x.new_zeros({6});
+    EXPECT_EQ(to_string(placements_of(like)), "[S(0)]");
+    EXPECT_EQ(to_string(placements_of(made)), "[R]");
+    EXPECT_EQ(difference(full_tensor(x + like + made), at::ones({4, 6})), "");
   });
 }
 
@@ -418,8 +490,8 @@ TEST(Redistribute, AsyncGivesTheSame) {
       const Placements b = some_placements(random, mesh, plain, true);
       SCOPED_TRACE(to_string(a) + " to " + to_string(b));
       const at::Tensor x = distribute_tensor(plain, mesh, a, {std::nullopt, {}}).requires_grad_();
-      const at::Tensor y = redistribute(x, b, Async);
-      const at::Tensor z = redistribute(x, a, Async);
+      const at::Tensor y = redistribute(x, b, kAsync);
+      const at::Tensor z = redistribute(x, a, kAsync);
       EXPECT_EQ(difference(full_tensor((y + z).detach()), plain * 2), "");
       y.sin().sum().backward();
       EXPECT_EQ(difference(full_tensor(x.grad()), plain.cos()), "");
@@ -432,7 +504,7 @@ TEST(Redistribute, AnAsyncResultThatNobodyUsesDoesNoHarm) {
   run_impatient(3, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
     const at::Tensor x = ones({5}, mesh, {Shard(0)});
-    for (int round = 0; round < 5; ++round) redistribute(x, {Replicate()}, Async);
+    for (int round = 0; round < 5; ++round) redistribute(x, {Replicate()}, kAsync);
     EXPECT_EQ(difference(full_tensor(x + 1), at::full({5}, 2.0f)), "");
     world.group().barrier();
   });

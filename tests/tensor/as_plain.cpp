@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "tegula/dispatch/random.h"
+#include "tegula/random/random.h"
 
 namespace tegula {
 namespace {

@@ -1,7 +1,12 @@
-// Paranoid mode compares what rules make of ops with the universal path.
+// Paranoid mode compares what rules make of ops with the universal path, and what views make of
+// tiles with the views of the whole.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tegula/base/error.h"
+#include "tegula/dispatch/paranoia.h"
+#include "tegula/families/families.h"
 #include "tegula/ops/families.h"
 #include "tegula/tensor/dtensor.h"
 #include "tests/tensor/environment_variable.h"
@@ -100,6 +105,86 @@ TEST(WrongRules, GoAgain) {
         EXPECT_EQ(placements_of(at::hypot(owed, owed)), Placements{Replicate()});
       },
       patient_world());
+}
+
+// What a call says of a view that is another one.
+std::string error_about_view(const char* op_name, const char* overload,
+                             const std::vector<c10::IValue>& arguments, const at::Tensor& made) {
+  const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(op_name, overload);
+  const Call call(operator_table().entry(op), arguments);
+  check_replicas(call);
+  return internal_error_of([&] { check_views(call, {made}); });
+}
+
+TEST(WrongViews, AreCaughtInParanoidMode) {
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
+  run_ranks(
+      2,
+      [](World& world) {
+        for (const Placement& placement :
+             {Placement(Shard(0)), Placement(Replicate()), Placement(Partial())}) {
+          const at::Tensor x = squares(world, placement);
+          const std::string error =
+              error_about_view("aten::slice", "Tensor", {x, 1, 0, 2, 1}, x.slice(1, 1, 3));
+          EXPECT_NE(error.find("a view of tiles is not the view of the whole"), std::string::npos)
+              << error;
+          EXPECT_NE(error.find("aten::slice.Tensor(self: f32[3, 4]"), std::string::npos) << error;
+          EXPECT_EQ(error_about_view("aten::slice", "Tensor", {x, 1, 1, 3, 1}, x.slice(1, 1, 3)),
+                    "nothing was thrown");
+        }
+      },
+      patient_world());
+}
+
+TEST(RightViews, MayBeOfWhatHoldsNothingYet) {
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
+  run_ranks(
+      2,
+      [](World& world) {
+        for (const Placement& placement :
+             {Placement(Shard(0)), Placement(Replicate()), Placement(Partial())}) {
+          const at::Tensor x = squares(world, placement).clone();
+          // as memory that nobody has written may be
+          const float nothing = std::numeric_limits<float>::quiet_NaN();
+          to_local(x).fill_(world.rank() == 0 ? nothing : 1e38F);
+          EXPECT_NO_THROW(x.t().slice(0, 1, 3).view(at::kFloat));
+          EXPECT_NO_THROW(x.view({12}).unbind());
+          EXPECT_NO_THROW(x.view(at::kInt));
+        }
+      },
+      patient_world());
+}
+
+TEST(Fibers, ThatDifferWhereTheyShouldNotAreNamed) {
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
+  std::vector<std::string> texts(4);
+  run_ranks(
+      4,
+      [&](World& world) {
+        const DeviceMesh mesh = world.mesh({{"a", 2}, {"b", 2}});
+        const at::Tensor x = distribute_tensor(at::ones({4}), mesh, {Shard(0), Replicate()});
+        const at::Tensor same = distribute_tensor(at::ones({4}), mesh["b"], {Shard(0)});
+        x + same;
+        const at::Tensor other =
+            distribute_tensor(at::full({4}, world.rank() < 2 ? 1.0F : 2.0F), mesh["b"], {Shard(0)});
+        try {
+          x + other;
+        } catch (const UsageError& error) {
+          texts[static_cast<std::size_t>(world.rank())] = error.what();
+        }
+      },
+      patient_world());
+  for (const std::string& text : texts) {
+    EXPECT_EQ(
+        text,
+        "tegula: fibers hold different values of what should be the same in all of them\n"
+        "  op      aten::add.Tensor(self: f32[4] on (a=2, b=2) as [S(0), R], other: f32[4] on "
+        "(b=2) of (a=2, b=2) as [S(0)], alpha=1)\n"
+        "  tensor  f32[4] on (b=2) of (a=2, b=2) as [S(0)]\n"
+        "  beside  (a=2, b=2)\n"
+        "  ranks   [2, 3] differ from the first fiber\n"
+        "  hint    a tensor on a slice of a mesh counts as replicated over the rest of it");
+  }
 }
 
 // What is no fault of a rule.

@@ -12,7 +12,7 @@
 #include "tegula/tensor/dtensor.h"
 #include "tests/tensor/random_steps.h"
 
-namespace tegula {
+namespace tegula::test {
 namespace {
 
 constexpr double kTolerance = 1e-9;
@@ -56,7 +56,9 @@ bool is_large(const at::Tensor& tensor) {
 
 class RandomProgram {
  public:
-  RandomProgram(const DeviceMesh& mesh, std::uint64_t seed) : pool_{mesh, Random(seed)} {}
+  RandomProgram(const DeviceMesh& mesh, std::uint64_t seed) : pool_{mesh, mesh, Random(seed)} {
+    if (mesh.ndim() > 1) pool_.part = mesh[pool_.random.pick(mesh.axes()).name];
+  }
 
   void run() {
     const std::int64_t leaves = pool_.random.between(2, 4);
@@ -268,4 +270,4 @@ void run_random_program(const DeviceMesh& mesh, std::uint64_t seed) {
   }
 }
 
-}  // namespace tegula
+}  // namespace tegula::test

@@ -16,11 +16,12 @@
 
 #include "tegula/comm/world.h"
 
-namespace tegula {
+namespace tegula::test {
 
-// All ranks of the mesh call it. Throws std::runtime_error with the seed and the program up to the
+// All ranks of the mesh call it; on a slice of a mesh those of a fiber, and another fiber may run
+// another program. Throws std::runtime_error with the seed and the program up to the
 // step that failed: a result of another shape, dtype or value (float64: 1e-9 of the largest), an
 // error, a gradient that is wrong or is not placed as its leaf.
 void run_random_program(const DeviceMesh& mesh, std::uint64_t seed);
 
-}  // namespace tegula
+}  // namespace tegula::test

@@ -2,11 +2,13 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <cmath>
 #include <map>
+#include <stdexcept>
 
 #include "tegula/tensor/dtensor.h"
 
-namespace tegula {
+namespace tegula::test {
 namespace {
 
 constexpr double kApart = 1e-6;
@@ -103,14 +105,61 @@ at::Tensor Pool::random_numbers(const Shape& shape) {
 
 namespace {
 
-// The tile that this rank holds, cut out of a plain tensor and given back as its own.
+// The part of a value that rank `k` of `ranks` holds: none of them holds the value, all of them
+// together do.
+at::Tensor part_of(const at::Tensor& value, ReduceOp op, std::int64_t k, std::int64_t ranks) {
+  const auto count = static_cast<double>(ranks);
+  const bool is_first = k == 0;
+  const at::Tensor is_mine =
+      at::remainder(at::arange(value.numel(), at::kLong), ranks).eq(k).reshape(value.sizes());
+  switch (op) {
+    case ReduceOp::Sum:
+      return value * (is_first ? 1 - 0.75 * (count - 1) : 0.75);
+    case ReduceOp::Avg:
+      return value * (is_first ? 1 - 0.75 * (count - 1) : 0.75) * count;
+    case ReduceOp::Product:
+      return is_first ? value * std::pow(2.0, count - 1) : at::full_like(value, 0.5);
+    case ReduceOp::Max:
+      return at::where(is_mine, value, value - 0.5);
+    case ReduceOp::Min:
+      return at::where(is_mine, value, value + 0.5);
+    case ReduceOp::Band:
+    case ReduceOp::Bor:
+    case ReduceOp::Bxor:
+      break;
+  }
+  throw std::logic_error("numbers are not reduced by their bits here");
+}
+
+// The tile that this rank holds, cut out of a plain tensor and given back as its own; of what is
+// owed, a part.
 at::Tensor by_from_local(const at::Tensor& plain, const DeviceMesh& mesh,
                          const RandomPlace& place) {
-  const at::Tensor tile =
-      to_local(distribute_tensor(plain, mesh, place.placements, {std::nullopt, place.order}));
+  const Coordinate at = *mesh.coordinate_of(World::of(mesh).rank());
+  Placements without_owed = place.placements;
+  for (Placement& placement : without_owed) {
+    if (owed_reduction(placement)) placement = Replicate();
+  }
+  at::Tensor tile =
+      to_local(distribute_tensor(plain, mesh, without_owed, {std::nullopt, place.order})).clone();
+  for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) {
+    if (const auto owed = owed_reduction(place.placements[axis])) {
+      tile = part_of(tile, *owed, at[axis], mesh.axes()[axis].size);
+    }
+  }
   FromLocalOptions options;
   options.order = place.order;
-  return from_local(tile.clone(), mesh, place.placements, options);
+  return from_local(tile, mesh, place.placements, options);
+}
+
+// Only the data of one rank counts; the others have something else.
+at::Tensor by_source(const at::Tensor& plain, const DeviceMesh& mesh, const RandomPlace& place,
+                     std::int64_t source) {
+  const std::int64_t rank = World::of(mesh).rank();
+  const std::int64_t fiber = *mesh.fiber_of(rank);
+  const bool is_source = mesh.rank_at(mesh.coordinate_at(source), fiber) == rank;
+  const at::Tensor mine = is_source ? plain.clone() : plain + 100.0 * static_cast<double>(rank + 1);
+  return distribute_tensor(mine, mesh, place.placements, {source, place.order});
 }
 
 }  // namespace
@@ -118,14 +167,16 @@ at::Tensor by_from_local(const at::Tensor& plain, const DeviceMesh& mesh,
 std::size_t Pool::add_leaf(const Shape& shape) {
   const at::Tensor plain = random_numbers(shape);
   // a tensor on a part of the mesh counts as replicated over the rest
-  const bool on_part = mesh.ndim() > 1 && random.one_in(6);
-  const DeviceMesh of_leaf = on_part ? mesh[mesh.axes().back().name] : mesh;
+  const DeviceMesh of_leaf = random.one_in(6) ? part : mesh;
   const RandomPlace place = random_place(random, of_leaf, shape, Owed::Allowed);
   const bool from_tiles = random.one_in(3);
-  const at::Tensor distributed = from_tiles
-                                     ? by_from_local(plain, of_leaf, place)
-                                     : distribute_tensor(plain.clone(), of_leaf, place.placements,
-                                                         {std::nullopt, place.order});
+  const std::int64_t source = random.between(-2, of_leaf.size() - 1);  // -1, -2: all have the data
+  const auto placed = [&] {
+    if (from_tiles) return by_from_local(plain, of_leaf, place);
+    if (source >= 0) return by_source(plain, of_leaf, place, source);
+    return distribute_tensor(plain.clone(), of_leaf, place.placements, {std::nullopt, place.order});
+  };
+  const at::Tensor distributed = placed();
   const bool requires_grad = !random.one_in(4);
   if (requires_grad) {
     plain.requires_grad_();
@@ -134,7 +185,8 @@ std::size_t Pool::add_leaf(const Shape& shape) {
   const std::size_t index = add(plain, distributed);
   if (requires_grad) leaves.push_back(index);
   is_writable[values[index].family] = false;
-  lines.push_back("v" + std::to_string(index) + " = leaf" + (from_tiles ? ", from tiles" : "") +
+  const std::string origin = source < 0 ? "" : ", from rank " + std::to_string(source);
+  lines.push_back("v" + std::to_string(index) + " = leaf" + (from_tiles ? ", from tiles" : origin) +
                   (requires_grad ? ", requires grad" : "") + "\n      " +
                   to_string(spec_of(distributed)));
   return index;
@@ -166,11 +218,15 @@ RandomPlace random_place(Random& random, const DeviceMesh& mesh, at::IntArrayRef
   random.shuffle(axes);
   std::map<std::int64_t, ShardOrderEntry> order;
   std::map<std::int64_t, Shape> pieces;
+  // one for all axes: not all of them can be done in either order
+  const ReduceOp reduction = random.pick(
+      std::vector<ReduceOp>{ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Sum,
+                            ReduceOp::Avg, ReduceOp::Product, ReduceOp::Max, ReduceOp::Min});
   for (std::size_t axis : axes) {
     const std::int64_t kind = random.between(0, 9);
     if (kind < 2 || (kind >= 4 && dims == 0)) continue;
     if (kind < 4) {
-      if (owed == Owed::Allowed) place.placements[axis] = Partial();
+      if (owed == Owed::Allowed) place.placements[axis] = Partial(reduction);
       continue;
     }
     const std::int64_t dim = random.between(0, dims - 1);
@@ -267,4 +323,4 @@ std::optional<Step> random_step(Pool& pool) {
   return pool.random.pick(family())(pool);
 }
 
-}  // namespace tegula
+}  // namespace tegula::test

@@ -14,7 +14,7 @@
 #include "tegula/spec/tensor_meta.h"
 #include "tests/placement/random.h"
 
-namespace tegula {
+namespace tegula::test {
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -28,6 +28,7 @@ struct Value {
 
 struct Pool {
   DeviceMesh mesh;
+  DeviceMesh part;  // one axis of it, or all of it; some leaves are placed on it
   Random random;
   std::vector<Value> values = {};
   std::vector<bool> is_writable = {};    // by family
@@ -55,7 +56,7 @@ struct Pool {
 };
 
 // Placements that fit the shape: replicated, cut evenly or raggedly, one dim by several axes in any
-// order, and sums that are owed.
+// order, and reductions that are owed: sums mostly, averages, products, maxima, minima.
 struct RandomPlace {
   Placements placements;
   ShardOrder order;
@@ -114,4 +115,4 @@ bool is_apart(const at::Tensor& a, const at::Tensor& b);
 // Whether no two values are about the same.
 bool is_distinct(const at::Tensor& values);
 
-}  // namespace tegula
+}  // namespace tegula::test

@@ -1,7 +1,7 @@
 // Steps that rearrange: views, joins, indexing and sorting.
 #include "tests/tensor/random_steps.h"
 
-namespace tegula {
+namespace tegula::test {
 namespace {
 
 using OptionalStep = std::optional<Step>;
@@ -64,7 +64,11 @@ OptionalStep permute(Pool& pool) {
   Shape dims;
   for (std::int64_t dim = 0; dim < pool.dim(*x); ++dim) dims.push_back(dim);
   pool.random.shuffle(dims);
-  const bool dense = pool.random.one_in(3);
+  // contiguous() copies or not as the strides say, and results of local_map have strides of their
+  // own: where the two sides would differ, so would what a write reaches
+  const bool are_alike = pool.plain(*x).permute(dims).is_contiguous() ==
+                         pool.values[*x].distributed.permute(dims).is_contiguous();
+  const bool dense = pool.random.one_in(3) && are_alike;
   return one_result(dense ? "permute, contiguous" : "permute", {*x}, text_of(dims), Saves::Nothing,
                     [=](const Tensors& t) {
                       const at::Tensor view = t[0].permute(dims);
@@ -113,6 +117,53 @@ OptionalStep pieces(Pool& pool) {
       step.run = [=](const Tensors& t) { return t[0].unbind(dim); };
   }
   return step;
+}
+
+// Views that say of each element what it is. Complex numbers and bits come and go within the step,
+// so that what is kept are numbers.
+OptionalStep read_otherwise(Pool& pool) {
+  const auto x = pool.pick_float(1);
+  if (!x) return {};
+  const bool is_even = pool.plain(*x).numel() % 2 == 0;
+  const std::int64_t kind = pool.random.between(0, is_even ? 4 : 0);
+  const auto pairs = [](const at::Tensor& t) {
+    return at::view_as_complex(t.reshape({-1, 2}).contiguous());
+  };
+  switch (kind) {
+    case 1:
+      return one_result(
+          "real and imag of view_as_complex", {*x}, "", Saves::Everything,
+          [=](const Tensors& t) { return at::real(pairs(t[0])) * 2 + at::imag(pairs(t[0])); });
+    case 2:
+      return one_result("imag of conj of view_as_complex", {*x}, "", Saves::Everything,
+                        [=](const Tensors& t) { return at::imag(pairs(t[0]).conj()) * 1.5; });
+    case 3:
+      return one_result("view_as_real of view_as_complex", {*x}, "", Saves::Everything,
+                        [=](const Tensors& t) { return at::view_as_real(pairs(t[0])).clone(); });
+    case 4:
+      return one_result("view_as_real of the square of view_as_complex", {*x}, "",
+                        Saves::Everything, [=](const Tensors& t) {
+                          const at::Tensor z = pairs(t[0]);
+                          return at::view_as_real(z * z.conj());
+                        });
+    default:
+      return one_result("_neg_view", {*x}, "", Saves::Everything,
+                        [](const Tensors& t) { return at::_neg_view(t[0]) * 1.0; });
+  }
+}
+
+// The bits of whole numbers, which are the same however they were added up.
+OptionalStep bits(Pool& pool) {
+  const auto x = pool.pick_float(2);
+  if (!x || !is_apart(at::remainder(pool.plain(*x).detach() * 4, 1), 0.5)) return {};
+  const std::int64_t dim = pool.random.between(0, pool.dim(*x) - 1);
+  const at::ScalarType type =
+      pool.random.pick(std::vector<at::ScalarType>{at::kLong, at::kInt, at::kByte});
+  return one_result(std::string("bits of a sum of whole numbers as ") + c10::toString(type), {*x},
+                    "dim=" + std::to_string(dim), Saves::Everything, [=](const Tensors& t) {
+                      const at::Tensor whole = (t[0].detach() * 4).round().abs();  // no -0
+                      return whole.sum(dim).contiguous().view(type).clone();
+                    });
 }
 
 // ---- joins and rearrangements ----
@@ -282,8 +333,8 @@ OptionalStep sorted(Pool& pool) {
 }  // namespace
 
 const std::vector<StepKind>& view_steps() {
-  static const std::vector<StepKind> kinds = {one_view, one_view, reshape, flatten,
-                                              permute,  expand,   pieces};
+  static const std::vector<StepKind> kinds = {one_view, one_view, reshape,        flatten, permute,
+                                              expand,   pieces,   read_otherwise, bits};
   return kinds;
 }
 
@@ -293,4 +344,4 @@ const std::vector<StepKind>& indexing_steps() {
   return kinds;
 }
 
-}  // namespace tegula
+}  // namespace tegula::test

@@ -1,7 +1,7 @@
 // Steps that compute: pointwise, products, reductions, scans and norms.
 #include "tests/tensor/random_steps.h"
 
-namespace tegula {
+namespace tegula::test {
 namespace {
 
 using OptionalStep = std::optional<Step>;
@@ -414,4 +414,4 @@ const std::vector<StepKind>& reduction_steps() {
   return kinds;
 }
 
-}  // namespace tegula
+}  // namespace tegula::test

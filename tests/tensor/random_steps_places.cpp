@@ -2,11 +2,11 @@
 // autograd should see.
 #include <ATen/core/grad_mode.h>
 
-#include "tegula/dispatch/guards.h"
+#include "tegula/payload/guards.h"
 #include "tegula/tensor/dtensor.h"
 #include "tests/tensor/random_steps.h"
 
-namespace tegula {
+namespace tegula::test {
 namespace {
 
 using OptionalStep = std::optional<Step>;
@@ -24,12 +24,12 @@ OptionalStep redistributed(Pool& pool) {
   const RandomPlace place =
       random_place(pool.random, mesh_of(pool.values[*x].distributed), pool.plain(*x).sizes(),
                    is_number ? Owed::Allowed : Owed::Never);
-  const bool later = pool.random.one_in(4);
-  return one_result(later ? "redistribute, later" : "redistribute", {*x},
+  const bool async_op = pool.random.one_in(4);
+  return one_result(async_op ? "redistribute, async" : "redistribute", {*x},
                     to_string(place.placements) + " " + to_string(place.order), Saves::Everything,
                     [=](const Tensors& t) {
                       return is_dtensor(t[0])
-                                 ? redistribute(t[0], place.placements, {place.order, later, {}})
+                                 ? redistribute(t[0], place.placements, {place.order, async_op, {}})
                                  : t[0].clone();
                     });
 }
@@ -133,4 +133,4 @@ const std::vector<StepKind>& placing_steps() {
   return kinds;
 }
 
-}  // namespace tegula
+}  // namespace tegula::test

@@ -1,7 +1,7 @@
 // Steps that write values that exist, themselves or through views.
 #include "tests/tensor/random_steps.h"
 
-namespace tegula {
+namespace tegula::test {
 namespace {
 
 using OptionalStep = std::optional<Step>;
@@ -226,4 +226,4 @@ const std::vector<StepKind>& writing_steps() {
   return kinds;
 }
 
-}  // namespace tegula
+}  // namespace tegula::test

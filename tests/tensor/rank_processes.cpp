@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "tegula/base/launch.h"
+
 namespace tegula {
 namespace {
 
@@ -41,14 +43,7 @@ int unnamed_file() {
 
 [[noreturn]] void become_rank(int rank, int ranks, const std::string& job, const std::string& name,
                               const std::string& argument, int output) {
-  const auto set = [](const char* variable, const std::string& value) {
-    setenv(variable, value.c_str(), 1);
-  };
-  set("TEGULA_RANK", std::to_string(rank));
-  set("TEGULA_WORLD_SIZE", std::to_string(ranks));
-  set("TEGULA_LOCAL_RANK", std::to_string(rank));
-  set("TEGULA_LOCAL_WORLD_SIZE", std::to_string(ranks));
-  set("TEGULA_JOB", job);
+  launch::set_launch({rank, ranks, rank, ranks, job});
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   execl("/proc/self/exe", "rank", "--rank", name.c_str(), argument.c_str(), nullptr);
@@ -126,7 +121,7 @@ void RankProgram::run(int ranks, const std::string& argument, double limit) cons
 
 WorldOptions patient_world() {
   WorldOptions options;
-  options.timeout = std::chrono::seconds(20);
+  options.timeout = std::chrono::seconds(120);
   return options;
 }
 

@@ -221,7 +221,7 @@ TEST_P(Transformers, LearnAsOnPlainTensorsOnThreads) {
 }
 
 TEST_P(Transformers, LearnAsOnPlainTensorsInProcesses) {
-  EXPECT_NO_THROW(kTransformer.run(ranks_of(GetParam()), GetParam(), 60));
+  EXPECT_NO_THROW(kTransformer.run(ranks_of(GetParam()), GetParam(), 240));
 }
 
 INSTANTIATE_TEST_SUITE_P(OnMesh, Transformers,

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <set>
 
-#include "tegula/dispatch/op_facts.h"
+#include "tegula/families/families.h"
 #include "tegula/ops/families.h"
 #include "tegula/rules/signatures.h"
 #include "tegula/testing/rule_check.h"
@@ -17,7 +17,7 @@ namespace {
 TEST(Rules, EveryRuleHasASample) {
   std::set<std::string> sampled;
   for (const Sample& sample : rule_samples()) {
-    sampled.insert(OpFacts(operator_of(sample)).rule);
+    sampled.insert(operator_table().entry(operator_of(sample)).facts.rule);
   }
   for (const std::string& op : rule_table().ops()) {
     if (!operator_of({op, ""}).hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) continue;

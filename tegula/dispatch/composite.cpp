@@ -1,0 +1,62 @@
+#include "tegula/dispatch/composite.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "tegula/base/error.h"
+#include "tegula/comm/comm_log.h"
+#include "tegula/dispatch/kernel.h"
+#include "tegula/operators/call.h"
+#include "tegula/payload/guards.h"
+#include "tegula/payload/host_errors.h"
+#include "tegula/payload/local_call.h"
+
+namespace tegula {
+namespace {
+
+// Some compositions read the elements of an argument themselves: lengths, places to split at.
+void make_plain_what_is_read(const Call& call, torch::jit::Stack& stack) {
+  for (const std::size_t index : call.notes().read_on_host) {
+    c10::IValue& argument = stack[stack.size() - call.arguments().size() + index];
+    if (const PayloadPtr payload = payload_of(argument.toTensor())) {
+      const BelowAutograd below;
+      argument = payload->whole();
+    }
+  }
+}
+
+// out= has no gradient, in libtorch as here.
+void check_no_gradient_is_lost(const Call& call) {
+  if (!at::GradMode::is_enabled()) return;
+  for (const TensorPlace& place : call.tensors()) {
+    if (!place.tensor.defined() || !place.tensor.requires_grad()) continue;
+    throw UsageError("a function with out= cannot be differentiated")
+        .fact("op", call.text())
+        .hint("leave out= away, or put a NoGradGuard around the call");
+  }
+}
+
+}  // namespace
+
+void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
+                                 torch::jit::Stack* stack) {
+  bool is_done = false;
+  with_host_errors([&] {
+    const CommLabel label(entry_.facts.name);
+    const Call call(entry_, *stack);
+    if (!call.has_dtensors()) return;
+    if (!entry_.notes.takes_plain_tensors) call.check_plain_tensors();
+    make_plain_what_is_read(call, *stack);
+    if (!entry_.facts.has_out) return;
+    check_no_gradient_is_lost(call);
+    call.check_plain_tensors();
+    replace_arguments(*stack, call.arguments().size(),
+                      entry_.notes.change ? entry_.notes.change(call) : run_whole(call));
+    is_done = true;
+  });
+  if (is_done) return;
+  const ImplicitReplication own_tensors;
+  op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+}
+
+}  // namespace tegula

@@ -1,0 +1,26 @@
+// Carrying out a LocalOp: the op on this rank's tiles.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "tegula/dispatch/decision.h"
+#include "tegula/operators/call.h"
+
+namespace tegula {
+
+// Replaces the arguments on top of the stack by the op's results. Communicates as the routes say.
+void run_local_op(const OperatorEntry& entry, const LocalOp& decision, torch::jit::Stack& stack);
+
+// The same for a draft that has not been run yet; gives the decision. Of a rank outside of the mesh
+// nothing is run; it gets tensors of the same specs as the others.
+LocalOp run_draft(const Call& call, LocalOpDraft draft, torch::jit::Stack& stack);
+
+// The steps of run_local_op, for kernels that keep no stack (unboxed.h) ---------------------------
+
+// What stands for a tensor of the call, the place-th, on this rank.
+at::Tensor tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t place);
+// A result, the index-th, as a DTensor; undefined stays undefined.
+at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t index,
+                          const OpFacts& facts, const World& world);
+
+}  // namespace tegula

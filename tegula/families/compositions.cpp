@@ -1,0 +1,30 @@
+// Operators that libtorch composes of others, where the composition needs help or none at all.
+#include <map>
+#include <set>
+
+#include "tegula/families/families.h"
+
+namespace tegula::families {
+
+void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
+  static const std::map<std::string, std::vector<std::size_t>> read_on_host = {
+      {"aten::tensor_split.tensor_indices_or_sections", {1}},
+      {"aten::ctc_loss.Tensor", {2, 3}},
+  };
+  // recurrent modules make the initial state themselves, plain
+  static const std::set<std::string> take_plain_tensors = {
+      "aten::lstm.input", "aten::gru.input", "aten::rnn_tanh.input", "aten::rnn_relu.input"};
+  // called often
+  static const std::set<std::string> stay_composed = {
+      "aten::linear",          "aten::matmul",     "aten::layer_norm",
+      "aten::softmax.int",     "aten::reshape",    "aten::flatten.using_ints",
+      "aten::log_softmax.int", "aten::contiguous", "aten::chunk",
+      "aten::narrow",          "aten::view_as",    "aten::expand_as"};
+  const std::string name = toString(op.operator_name());
+  const auto found = read_on_host.find(name);
+  if (found != read_on_host.end()) notes.read_on_host = found->second;
+  notes.takes_plain_tensors = take_plain_tensors.contains(name);
+  notes.stays_composed = stay_composed.contains(name);
+}
+
+}  // namespace tegula::families

@@ -1,0 +1,31 @@
+// Families of operators: what each says about its operators beyond their schemas and rules. These
+// are the only files above the torch line that name operators.
+#pragma once
+
+#include "tegula/operators/operator_entry.h"
+
+namespace tegula {
+
+// The operators of this process, with the notes of all families.
+OperatorTable& operator_table();
+
+// Makes every operator that libtorch knows, and every one that was registered since the last call,
+// meet the kernel. Any thread; cheap if there is nothing new. All functions that make DTensors call
+// it; call it yourself only if a library with operators is loaded while DTensors are in use.
+void claim_operators();
+
+namespace families {
+
+// One function per file.
+void compositions(const c10::OperatorHandle& op, OperatorNotes& notes);
+void decompositions(const c10::OperatorHandle& op, OperatorNotes& notes);
+void geometry(const c10::OperatorHandle& op, OperatorNotes& notes);
+void lists(const c10::OperatorHandle& op, OperatorNotes& notes);
+void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes);
+void random_numbers(const c10::OperatorHandle& op, OperatorNotes& notes);
+void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes);
+void unboxed_kernels(const c10::OperatorHandle& op, OperatorNotes& notes);
+void views(const c10::OperatorHandle& op, OperatorNotes& notes);
+
+}  // namespace families
+}  // namespace tegula

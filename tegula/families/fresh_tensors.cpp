@@ -1,0 +1,40 @@
+#include "tegula/families/fresh_tensors.h"
+
+#include <ATen/ATen.h>
+
+#include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/build.h"
+#include "tegula/payload/local_call.h"
+#include "tegula/redistribute/tile_layout.h"
+#include "tegula/spec/placed_otherwise.h"
+
+namespace tegula::families {
+
+bool makes_tensor_like_self(const Call& call) {
+  return call.tensors().front().payload && makes_plain_strided(call);
+}
+
+TensorMeta whole_result(const Call& call) {
+  const at::Tensor self = call.arguments()[0].toTensor();
+  std::vector<c10::IValue> arguments = call.arguments();
+  for (const char* name : {"device", "pin_memory"}) {
+    if (const auto index = call.argument_named(name)) arguments[*index] = c10::IValue();
+  }
+  arguments[0] = at::empty_strided(self.sizes(), self.strides(),
+                                   at::TensorOptions(self.scalar_type()).device(at::kMeta));
+  return dense(meta_of(call_plain(call.op(), std::move(arguments)).front().toTensor()));
+}
+
+DTensorSpec spec_like_self(const Call& call) {
+  const DTensorSpec& self = call.tensors().front().payload->spec();
+  const TensorMeta meta = whole_result(call);
+  return meta.shape() == self.shape() ? with_reductions_done(self).with_meta(meta)
+                                      : replicated_spec(self.mesh(), meta);
+}
+
+at::Tensor fresh_tile(const DTensorSpec& spec, const World& world) {
+  const std::optional<Coordinate> at = spec.mesh().coordinate_of(world.rank());
+  return at ? new_tile(spec, *at) : no_tile(spec);
+}
+
+}  // namespace tegula::families

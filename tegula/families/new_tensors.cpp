@@ -1,0 +1,147 @@
+// Copies, tensors like another, fills, and tensors from nothing: each rank makes or fills its own
+// tile.
+#include <ATen/ATen.h>
+
+#include <map>
+
+#include "tegula/dispatch/build.h"
+#include "tegula/families/families.h"
+#include "tegula/families/fresh_tensors.h"
+#include "tegula/operators/call.h"
+#include "tegula/random/random_fill.h"
+
+namespace tegula::families {
+namespace {
+
+const Payload& self_in(Arguments arguments) { return *payload_in(arguments[0].toTensor()); }
+
+// Copies --------------------------------------------------------------------------------------
+
+Recipe copy(const Call& call) {
+  if (!makes_tensor_like_self(call)) return nullptr;
+  const Payload& self = *call.tensors().front().payload;
+  if (self.link()) return nullptr;
+  return [spec = self.spec().with_meta(whole_result(call))](Arguments arguments) -> Values {
+    const Payload& source = self_in(arguments);
+    const at::Tensor tile = fresh_tile(spec, source.world());
+    if (source.coordinate()) tile.copy_(source.tile());
+    return {outer_tensor(tile, spec, source.world())};
+  };
+}
+
+// Parts of a sum cannot be rounded one by one.
+Recipe convert(const Call& call) {
+  const PayloadPtr& self = call.tensors().front().payload;
+  return self && self->spec().is_partial() ? nullptr : copy(call);
+}
+
+// Tensors like another ------------------------------------------------------------------------
+
+Recipe empty_like(const Call& call) {
+  if (!makes_tensor_like_self(call)) return nullptr;
+  return [spec = spec_like_self(call)](Arguments arguments) -> Values {
+    const World& world = self_in(arguments).world();
+    return {outer_tensor(fresh_tile(spec, world), spec, world)};
+  };
+}
+
+Recipe filled_like(const Call& call, const at::Scalar& value) {
+  if (!makes_tensor_like_self(call)) return nullptr;
+  return [spec = spec_like_self(call), value](Arguments arguments) -> Values {
+    const World& world = self_in(arguments).world();
+    return {outer_tensor(fresh_tile(spec, world).fill_(value), spec, world)};
+  };
+}
+
+Recipe zeros_like(const Call& call) { return filled_like(call, 0); }
+Recipe ones_like(const Call& call) { return filled_like(call, 1); }
+
+Recipe full_like(const Call& call) {
+  if (!makes_tensor_like_self(call)) return nullptr;
+  const std::size_t value = *call.argument_named("fill_value");
+  return [spec = spec_like_self(call), value](Arguments arguments) -> Values {
+    const World& world = self_in(arguments).world();
+    const at::Tensor tile = fresh_tile(spec, world).fill_(arguments[value].toScalar());
+    return {outer_tensor(tile, spec, world)};
+  };
+}
+
+// Fills ---------------------------------------------------------------------------------------
+
+bool fills_tile(const Call& call) {
+  const PayloadPtr& self = call.tensors().front().payload;
+  return self && holds_values(*self);
+}
+
+Recipe fill(const Call& call) {
+  if (!fills_tile(call)) return nullptr;
+  return [](Arguments arguments) -> Values {
+    const Payload& self = self_in(arguments);
+    if (self.coordinate()) self.tile().fill_(arguments[1].toScalar());
+    return {arguments[0]};
+  };
+}
+
+Recipe zero(const Call& call) {
+  if (!fills_tile(call)) return nullptr;
+  return [](Arguments arguments) -> Values {
+    const Payload& self = self_in(arguments);
+    if (self.coordinate()) self.tile().zero_();
+    return {arguments[0]};
+  };
+}
+
+// From nothing --------------------------------------------------------------------------------
+
+void build_empty(const Call&, const BuiltTensor&) {}
+void build_zeros(const Call&, const BuiltTensor& built) { built.tile.zero_(); }
+void build_ones(const Call&, const BuiltTensor& built) { built.tile.fill_(1); }
+void build_full(const Call& call, const BuiltTensor& built) {
+  built.tile.fill_(call.arguments()[1].toScalar());
+}
+
+void build_random(const BuiltTensor& built, const Distribution& distribution) {
+  const Draw draw = next_draw(built.world);
+  if (built.at) fill_random(built.tile, built.spec, *built.at, distribution, draw);
+}
+void build_rand(const Call&, const BuiltTensor& built) { build_random(built, Uniform{}); }
+void build_randn(const Call&, const BuiltTensor& built) { build_random(built, Normal{}); }
+
+}  // namespace
+
+void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes) {
+  static const std::map<std::string, MakeRecipe> tile_ops = {
+      {"aten::clone", copy},
+      {"aten::_to_copy", convert},
+      {"aten::empty_like", empty_like},
+      {"aten::zeros_like", zeros_like},
+      {"aten::ones_like", ones_like},
+      {"aten::full_like", full_like},
+      {"aten::new_empty", empty_like},
+      {"aten::new_empty_strided", empty_like},
+      {"aten::new_zeros", zeros_like},
+      {"aten::new_ones", ones_like},
+      {"aten::new_full", full_like},
+      {"aten::fill_.Scalar", fill},
+      {"aten::zero_", zero},
+  };
+  using Build = void (*)(const Call&, const BuiltTensor&);
+  static const std::map<std::string, Build> factories = {
+      {"aten::empty.memory_format", build_empty},
+      {"aten::empty_strided", build_empty},
+      {"aten::zeros", build_zeros},
+      {"aten::ones", build_ones},
+      {"aten::full", build_full},
+      {"aten::rand", build_rand},
+      {"aten::randn", build_randn},
+  };
+  const std::string name = toString(op.operator_name());
+  if (const auto found = tile_ops.find(name); found != tile_ops.end()) {
+    notes.tile_op = found->second;
+  }
+  if (const auto found = factories.find(name); found != factories.end()) {
+    notes.build = found->second;
+  }
+}
+
+}  // namespace tegula::families

@@ -1,0 +1,16 @@
+// Operators whose schemas do not say all.
+#include "tegula/families/families.h"
+
+namespace tegula::families {
+
+void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes) {
+  const std::string& name = op.operator_name().name;
+  // batch norm in its older form changes the running statistics without saying so
+  if (name.starts_with("aten::native_batch_norm")) {
+    notes.also_written = {"running_mean", "running_var"};
+  }
+  // attention on the CPU is tagged as random but refuses the dropout that would make it so
+  notes.draws_nothing = name == "aten::_scaled_dot_product_flash_attention_for_cpu";
+}
+
+}  // namespace tegula::families

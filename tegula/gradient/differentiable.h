@@ -1,0 +1,30 @@
+// Moves between plain tensors and DTensors that autograd can follow. The public functions
+// (tensor/dtensor.h) check their arguments and call these.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "tegula/payload/payload.h"
+#include "tegula/redistribute/route.h"
+
+namespace tegula {
+
+enum class CallMode { Sync, Async };
+
+// `tensor` by another spec of the same shape and dtype, on any mesh of its world.
+at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& to, CallMode mode,
+                   const RouteOptions& options);
+
+// A tile as a tensor of this spec; its gradient is the tile of the gradient by `grad_spec`.
+at::Tensor wrap_tile(const at::Tensor& tile, const DTensorSpec& spec, const DTensorSpec& grad_spec,
+                     const World& world);
+
+// The tile; its gradients form a tensor of `grad_spec`.
+at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec);
+
+// A gradient, plain (then replicated) or not, placed as the tensor's gradient should be: reductions
+// that it owes are done, or started, or left to others, as the policy says.
+at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
+                          const GradientPolicy& policy);
+
+}  // namespace tegula

@@ -1,0 +1,60 @@
+#include "tegula/payload/guards.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace tegula {
+namespace {
+
+thread_local int implicit_replications = 0;
+thread_local int strict_modes = 0;
+thread_local int purposes = 0;
+thread_local const BuildDistributed* innermost_build = nullptr;
+
+bool is_strict_everywhere() {
+  static const bool is_set = [] {
+    const char* text = std::getenv("TEGULA_STRICT");
+    return text != nullptr && std::string_view(text) != "" && std::string_view(text) != "0";
+  }();
+  return is_set;
+}
+
+// Calls reach us, and none is sent on by its device before.
+c10::impl::LocalDispatchKeySet by_us(c10::impl::LocalDispatchKeySet keys) {
+  keys.included_ = keys.included_ | c10::DispatchKeySet(c10::DispatchKey::PrivateUse3);
+  keys.excluded_ = keys.excluded_ | c10::DispatchKeySet(c10::DispatchKey::BackendSelect);
+  return keys;
+}
+
+}  // namespace
+
+StrictMode::StrictMode() { ++strict_modes; }
+StrictMode::~StrictMode() { --strict_modes; }
+bool StrictMode::is_on() { return purposes == 0 && (strict_modes > 0 || is_strict_everywhere()); }
+
+OnPurpose::OnPurpose() { ++purposes; }
+OnPurpose::~OnPurpose() { --purposes; }
+
+ImplicitReplication::ImplicitReplication() { ++implicit_replications; }
+ImplicitReplication::~ImplicitReplication() { --implicit_replications; }
+
+bool ImplicitReplication::is_on() {
+  return implicit_replications > 0 || torch::autograd::get_current_graph_task_id() != -1;
+}
+
+BuildDistributed::BuildDistributed(const DeviceMesh& mesh, PlacementsFor placements)
+    : mesh_(mesh),
+      placements_(std::move(placements)),
+      outer_(innermost_build),
+      // Not an IncludeDispatchKeyGuard: that of libtorch 2.6 leaves a bit behind.
+      keys_(by_us(c10::impl::tls_local_dispatch_key_set())) {
+  innermost_build = this;
+}
+
+BuildDistributed::~BuildDistributed() { innermost_build = outer_; }
+
+const BuildDistributed* BuildDistributed::current() { return innermost_build; }
+
+}  // namespace tegula

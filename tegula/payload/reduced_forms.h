@@ -1,0 +1,52 @@
+// ReducedForms: what a tensor that owes a reduction is by other placements, remembered, so that it
+// is reduced once however many ops read it.
+//
+// All ranks do the same to a tensor, so that all remember the same of it: what is remembered does
+// not depend on the size of this rank's tile, on time, or on how long others keep the tensor. A
+// write to the tensor, or to anything that shares its memory, makes it forgotten. Where a rank's
+// tile was given to the user (to_local, from_local), its bytes are compared before something that
+// is remembered is used again: a write there that only some ranks do is a mismatch at their next
+// communication.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tegula/redistribute/route.h"
+
+namespace tegula {
+
+// Any thread.
+class ReducedForms {
+ public:
+  // Of the whole tensor; larger ones are reduced each time they are read.
+  static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20U;
+
+  ReducedForms();
+  // Of a tensor that shares this one's memory.
+  std::unique_ptr<ReducedForms> of_alias() const;
+
+  // What the route makes of the tile, or what it made before. Nobody may write to it.
+  at::Tensor run(const Route& route, const at::Tensor& tile);
+  void note_write();
+  // The tile's memory is in the user's hands from now on. O(tile), once.
+  void note_exposed(const at::Tensor& tile);
+
+ private:
+  struct Memory;  // of this tensor and all that share it
+  struct Form {
+    DTensorSpec to;
+    at::Tensor tile;
+  };
+
+  std::shared_ptr<Memory> memory_;
+  std::mutex mutex_;
+  std::uint64_t writes_ = 0;  // when the forms were made
+  std::vector<Form> forms_;
+};
+
+}  // namespace tegula
