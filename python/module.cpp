@@ -20,6 +20,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
 #include "tegula/comm/world.h"
+#include "tegula/gradient/gradients.h"
 #include "tegula/payload/guards.h"
 #include "tegula/payload/host_errors.h"
 #include "tegula/random/random.h"
@@ -332,6 +333,35 @@ void bind_guards(py::module_& module) {
                          "that names the op and the plan.");
 }
 
+// A policy for backward passes as a context manager: entered and left on one thread, any number of
+// times.
+class PolicyContext {
+ public:
+  explicit PolicyContext(const std::string& policy) : policy_(parse_gradient_policy(policy)) {}
+  void enter() { guards_.push_back(std::make_unique<GradientPolicyGuard>(policy_)); }
+  void leave() { guards_.pop_back(); }
+
+ private:
+  GradientPolicy policy_;
+  std::vector<std::unique_ptr<GradientPolicyGuard>> guards_;
+};
+
+void bind_gradients(py::module_& module) {
+  py::class_<PolicyContext>(
+      module, "gradient_policy",
+      "While it is entered, backward passes follow this policy: \"hold over dp, "
+      "else now\". It outranks what was said for modules and leaves.")
+      .def(py::init<std::string>())
+      .def("__enter__", &PolicyContext::enter)
+      .def("__exit__", [](PolicyContext& self, const py::args&) { self.leave(); });
+  module.def("set_gradient_policy",
+             [](const at::Tensor& leaf, const std::string& policy, bool of_module) {
+               set_gradient_policy(leaf, parse_gradient_policy(policy),
+                                   of_module ? PolicyOf::Module : PolicyOf::Leaf);
+             });
+  module.def("reduce_gradients", &reduce_gradients, Unlocked());
+}
+
 // A log as a context manager: what it listed stays when it is left.
 class LogContext {
  public:
@@ -399,5 +429,6 @@ PYBIND11_MODULE(_tegula, module) {
   bind_tensors(module);
   bind_factories(module);
   bind_guards(module);
+  bind_gradients(module);
   bind_log(module);
 }

@@ -29,6 +29,7 @@ from ._tegula import (
     Shard,
     UsageError,
     World,
+    gradient_policy,
     implicit_replication,
     is_dtensor,
     strict_mode,
@@ -38,8 +39,9 @@ __all__ = [
     "CommError", "CommLog", "DeviceMesh", "Error", "InternalError", "MaskPartial", "Partial",
     "Replicate", "Shard", "UsageError", "World", "arange", "distribute_module",
     "distribute_optimizer_state", "distribute_tensor", "empty", "eye", "from_local", "full",
-    "full_tensor", "implicit_replication", "init", "init_device_mesh", "is_dtensor", "local_map",
+    "full_tensor", "gradient_policy", "implicit_replication", "init", "init_device_mesh", "is_dtensor", "local_map",
     "manual_seed", "mesh", "ones", "placements", "rand", "randint", "randn", "rank", "redistribute",
+    "reduce_gradients", "set_gradient_policy",
     "redistribute_module", "rng_state", "set_rng_state", "shard_batch", "size", "spec", "strict_mode",
     "to_local", "to_string", "zeros",
 ]
@@ -250,6 +252,29 @@ def randint(low, high, size, mesh, placements=None, *, dtype=None, requires_grad
 def eye(rows, columns, mesh, placements=None, *, dtype=None, requires_grad=False):
     """Ones on the diagonal, zeros elsewhere."""
     return _tegula.eye(rows, columns, mesh, _replicated_unless(placements, mesh), dtype, requires_grad)
+
+
+# Gradients
+
+
+def set_gradient_policy(target, policy):
+    """When the reductions that gradients owe are done, for one leaf or for a module's parameters.
+
+    policy: "now" before the gradient is stored (the default), "async" by the end of the backward pass,
+    "hold" not before reduce_gradients; or per mesh axis, "hold over dp, else now". What was said for a
+    module outranks what was said for a leaf, and the guard gradient_policy(policy) outranks both. All
+    ranks say the same. A plain parameter is a UsageError, as is an axis that a parameter's mesh lacks.
+    """
+    if isinstance(target, _torch.nn.Module):
+        for parameter in target.parameters():
+            _tegula.set_gradient_policy(parameter, policy, True)
+    else:
+        _tegula.set_gradient_policy(target, policy, False)
+
+
+def reduce_gradients(parameters):
+    """Pays what the gradients of these leaves owe, in one call per group. All ranks, the same leaves."""
+    _tegula.reduce_gradients(list(parameters))
 
 
 # Random numbers

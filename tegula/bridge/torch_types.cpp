@@ -20,11 +20,6 @@ static_assert(static_cast<int>(DType::U64) == static_cast<int>(at::kUInt64));
 
 }  // namespace
 
-bool libtorch_has(DType dtype) {
-  // Undefined comes after the last element type, and has the number of one in newer libtorches.
-  return static_cast<int>(dtype) < static_cast<int>(at::ScalarType::Undefined);
-}
-
 DType dtype_of(at::ScalarType type) {
   static const std::vector<bool> is_known = [] {
     std::vector<bool> known(128);
@@ -41,12 +36,9 @@ DType dtype_of(at::ScalarType type) {
       .hint("convert the tensor to a plain number type first");
 }
 
-at::ScalarType scalar_type_of(DType dtype) {
-  if (!libtorch_has(dtype)) {
-    throw UsageError("this libtorch has no element type " + std::string(name_of(dtype)))
-        .hint("use a newer libtorch or another element type");
-  }
-  return static_cast<at::ScalarType>(dtype);
+void refuse_element_type(DType dtype) {
+  throw UsageError("this libtorch has no element type " + std::string(name_of(dtype)))
+      .hint("use a newer libtorch or another element type");
 }
 
 TensorMeta meta_of(const at::Tensor& tensor) {

@@ -96,6 +96,12 @@ bool take_answer(const Call& call, const CallSchema& asked, const OutputSharding
     draft.local_op.rows = rows_here(*answer.lookup, *answer.operands[answer.lookup->operand], at);
     if (!draft.local_op.rows) return false;
   }
+  for (const DimCut& cut : answer.averaged) {
+    if (call.facts().writes) return false;  // the op itself says what is written
+    if (cut.size() == 0) continue;          // the mean of nothing is no number, on every rank
+    draft.local_op.share *=
+        static_cast<double>(cut.local_size(at)) / static_cast<double>(cut.size());
+  }
   draft.results.insert(draft.results.end(), answer.results.begin(), answer.results.end());
   return true;
 }

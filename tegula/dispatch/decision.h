@@ -39,6 +39,7 @@ struct LocalOp {
   std::vector<std::pair<std::size_t, c10::IValue>> arguments;
   std::vector<std::optional<ResultTile>> results;  // members of lists counted; none: undefined
   std::optional<RowsHere> rows;
+  double share = 1;  // results are multiplied by it
   bool communicates = false;
 };
 
@@ -56,6 +57,11 @@ struct TileOp {
 struct Universal {};
 
 using Decision = std::variant<LocalOp, ViewPlan, LinkPlan, Decomposition, TileOp, Universal>;
+
+inline bool may_communicate(const Decision& decision) {
+  if (const auto* local_op = std::get_if<LocalOp>(&decision)) return local_op->communicates;
+  return !std::holds_alternative<ViewPlan>(decision) && !std::holds_alternative<LinkPlan>(decision);
+}
 
 // A LocalOp but for the results, whose element types the op decides when it first runs.
 struct LocalOpDraft {

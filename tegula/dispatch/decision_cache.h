@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "tegula/base/spin_lock.h"
 #include "tegula/dispatch/decision.h"
 #include "tegula/operators/call_key.h"
 
@@ -46,11 +46,15 @@ class DecisionCache {
     // Kept, so that a tensor like one that is gone has the same spec, and is found.
     std::vector<DTensorSpec> specs;
   };
-  using Table = std::unordered_map<std::vector<std::uint64_t>, Entry, Hash, Equal>;
+  struct Table {
+    std::unordered_map<std::vector<std::uint64_t>, Entry, Hash, Equal> entries;
+    const std::pair<const std::vector<std::uint64_t>, Entry>* recent = nullptr;  // found last
+  };
 
-  void forget_if_rules_changed();
+  // What is forgotten is given away, to go after the lock.
+  void forget_if_rules_changed(std::vector<Table>& forgotten);
 
-  std::mutex mutex_;
+  SpinLock lock_;
   std::vector<Table> tables_;  // by op
   std::uint64_t rules_version_ = 0;
   std::size_t most_per_op_ = kMostPerOp;

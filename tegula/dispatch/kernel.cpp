@@ -65,8 +65,12 @@ void Kernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* 
 }
 
 std::shared_ptr<const Decision> Kernel::known(const CallKey& key) const {
-  if (!key.is_known() || is_checking(key.world()) || StrictMode::is_on()) return nullptr;
-  return key.world().part<DecisionCache>().find(entry_.index, key);
+  if (!key.is_known()) return nullptr;
+  std::shared_ptr<const Decision> decision =
+      key.world().part<DecisionCache>().find(entry_.index, key);
+  // strict mode looks at each call that might move data
+  if (decision && may_communicate(*decision) && StrictMode::is_on()) return nullptr;
+  return decision;
 }
 
 void Kernel::run_known(const Decision& decision, Stack& stack) const {
@@ -108,7 +112,7 @@ void Kernel::run_new(const CallKey& key, Stack& stack) const {
     replace_arguments(stack, facts.kinds.size(), std::move(results));
   };
   const auto remember = [&](Decision decision) {
-    if (!key.is_known() || !call.coordinate()) return;
+    if (!key.is_known() || !call.coordinate() || is_checking(call.world())) return;
     call.world().part<DecisionCache>().remember(
         entry_.index, key, std::make_shared<const Decision>(std::move(decision)));
   };
@@ -124,6 +128,7 @@ void Kernel::run_new(const CallKey& key, Stack& stack) const {
         [&](auto plan) {
           Values results = run_view(plan, call.arguments());
           check_views(call, results);
+          note_alias(plan, call.arguments(), results);
           give(std::move(results));
           if (!notes.check_view) remember(std::move(plan));
         },

@@ -23,7 +23,7 @@ class Kernel final : public c10::OperatorKernel {
 
   // The steps of a call, for kernels that make the key from their own arguments (unboxed.h).
   const OperatorEntry& entry() const { return entry_; }
-  // The decision that is remembered; null if there is none, or every call is to be looked at.
+  // The decision that is remembered; null if there is none, or this call is to be looked at.
   std::shared_ptr<const Decision> known(const CallKey& key) const;
   void run_known(const Decision& decision, torch::jit::Stack& stack) const;
   // Decides, runs, and remembers the decision under the key.

@@ -33,7 +33,7 @@ Kept put_tiles(const OpFacts& facts, const LocalOp& decision, std::span<c10::IVa
   replace_tensors(facts, arguments, [&](std::size_t, int, const at::Tensor& tensor) {
     const Payload* payload = payload_in(tensor);
     if (payload && !world) world = payload->world();
-    return tile_for(tensor, decision, place++);
+    return *tile_for(tensor, decision, place++);
   });
   if (!world) {
     throw InternalError("a decision was made for a call without DTensors").fact("op", facts.name);
@@ -174,14 +174,16 @@ void give_outside_rank(const Call& call, LocalOp& decision,
 
 }  // namespace
 
-at::Tensor tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t place) {
-  if (!tensor.defined()) return tensor;
+Tile tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t place) {
   const Payload* payload = payload_in(tensor);
-  if (place < decision.routes.size() && decision.routes[place]) {
+  if (tensor.defined() && place < decision.routes.size() && decision.routes[place]) {
     const Route& route = *decision.routes[place];
-    return payload ? payload->tile_by(route) : route.run(tensor.resolve_conj().resolve_neg());
+    return Tile::owned(payload ? payload->tile_by(route)
+                               : route.run(tensor.resolve_conj().resolve_neg()));
   }
-  return payload ? payload->tile() : tensor;
+  if (!payload) return Tile::borrowed(tensor);
+  const at::Tensor* tile = payload->tile_at_hand();
+  return tile ? Tile::borrowed(*tile) : Tile::owned(payload->tile());
 }
 
 at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t index,
@@ -189,16 +191,15 @@ at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t 
   if (!tile.defined()) return tile;
   const std::optional<ResultTile>& wanted = decision.results[index];
   if (!wanted) throw InternalError("a result came that was not expected").fact("op", facts.name);
+  if (decision.share != 1) tile = decision.share == 0 ? tile.zero_() : tile.mul_(decision.share);
   tile = fitted(std::move(tile), *wanted, facts);
-  const DType dtype = dtype_of(tile.scalar_type());
-  // the process's default element type may have changed since
-  if (dtype == wanted->spec.meta().dtype()) {
+  const TensorMeta& meta = wanted->spec.meta();
+  if (tile.scalar_type() == scalar_type_of(meta.dtype())) {
     return outer_tensor(std::move(tile), wanted->spec, world);
   }
-  const TensorMeta& meta = wanted->spec.meta();
-  return outer_tensor(std::move(tile),
-                      wanted->spec.with_meta(TensorMeta(meta.shape(), meta.stride(), dtype)),
-                      world);
+  // the op's own choice (of a wrapped number, say) may depend on more than the key says
+  const TensorMeta other(meta.shape(), meta.stride(), dtype_of(tile.scalar_type()));
+  return outer_tensor(std::move(tile), wanted->spec.with_meta(other), world);
 }
 
 void run_local_op(const OperatorEntry& entry, const LocalOp& decision, Stack& stack) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/stack.h>
+#include <c10/util/MaybeOwned.h>
 
 #include "tegula/dispatch/decision.h"
 #include "tegula/operators/call.h"
@@ -17,8 +18,11 @@ LocalOp run_draft(const Call& call, LocalOpDraft draft, torch::jit::Stack& stack
 
 // The steps of run_local_op, for kernels that keep no stack (unboxed.h) ---------------------------
 
+// A tile that the DTensor holds is borrowed from it.
+using Tile = c10::MaybeOwned<at::Tensor>;
+
 // What stands for a tensor of the call, the place-th, on this rank.
-at::Tensor tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t place);
+Tile tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t place);
 // A result, the index-th, as a DTensor; undefined stays undefined.
 at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t index,
                           const OpFacts& facts, const World& world);

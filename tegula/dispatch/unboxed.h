@@ -79,32 +79,39 @@ struct ToTiles {
   WritesOfOp* writes;  // null: the op writes nothing
   std::size_t place = 0;
 
-  at::Tensor operator()(const at::Tensor& tensor) {
+  Tile operator()(const at::Tensor& tensor) {
     watch_if_leaf(tensor);
     if (writes) writes->add(tensor);
     return tile_for(tensor, decision, place++);
   }
   std::optional<at::Tensor> operator()(const std::optional<at::Tensor>& tensor) {
     if (!tensor) return tensor;
-    return (*this)(*tensor);
+    return *(*this)(*tensor);
   }
-  std::vector<at::Tensor> operator()(at::TensorList list) {
-    std::vector<at::Tensor> tiles;
-    tiles.reserve(list.size());
-    for (const at::Tensor& tensor : list) tiles.push_back((*this)(tensor));
-    return tiles;
-  }
-  std::vector<at::Tensor> operator()(const at::ITensorListRef& list) {
-    std::vector<at::Tensor> tiles;
-    tiles.reserve(list.size());
-    for (const at::Tensor& tensor : list) tiles.push_back((*this)(tensor));
-    return tiles;
-  }
+  std::vector<at::Tensor> operator()(at::TensorList list) { return tiles_of(list); }
+  std::vector<at::Tensor> operator()(const at::ITensorListRef& list) { return tiles_of(list); }
   template <class Other>
   const Other& operator()(const Other& other) {
     return other;
   }
+
+ private:
+  template <class List>
+  std::vector<at::Tensor> tiles_of(const List& list) {
+    std::vector<at::Tensor> tiles;
+    tiles.reserve(list.size());
+    for (const at::Tensor& tensor : list) tiles.push_back(*(*this)(tensor));
+    return tiles;
+  }
 };
+
+// What is handed to the op.
+template <class Other>
+Other& passed(Other& other) {
+  return other;
+}
+// Ops that write a tensor take it as one that is not const, which is about the handle alone.
+inline at::Tensor& passed(Tile& tile) { return const_cast<at::Tensor&>(*tile); }
 
 // Results as DTensors. What the op writes is its first argument.
 struct Wrap {
@@ -169,7 +176,6 @@ class Unboxed<Op, Result(Arguments...)> {
   }
 
   static Result call(Arguments... arguments) {
-    const PassUsBy ours;
     try {
       CallKey key;
       (unboxed::add(key, arguments), ...);
@@ -199,7 +205,9 @@ class Unboxed<Op, Result(Arguments...)> {
     unboxed::ToTiles to_tiles{decision, state()->kernel.entry().facts.writes ? &writes : nullptr};
     // braces: from the first argument to the last
     std::tuple<decltype(to_tiles(arguments))...> tiles{to_tiles(arguments)...};
-    const auto plain = [](auto&... tile) -> Result { return state()->typed.call(tile...); };
+    const auto plain = [](auto&... tile) -> Result {
+      return state()->typed.call(unboxed::passed(tile)...);
+    };
     if constexpr (std::is_void_v<Result>) {
       std::apply(plain, tiles);
     } else if constexpr (std::is_reference_v<Result>) {
@@ -213,6 +221,7 @@ class Unboxed<Op, Result(Arguments...)> {
 
   // By way of the stack; with a decision or without one.
   static Result run_boxed(const CallKey* key, const Decision* decision, Arguments... arguments) {
+    const PassUsBy ours;  // tensors that we make are not the user's
     torch::jit::Stack stack;
     stack.reserve(sizeof...(Arguments));
     torch::jit::push(stack, arguments...);

@@ -216,6 +216,16 @@ at::Tensor outer_view(ViewResult result, const at::Tensor& base) {
   return view;
 }
 
+// As libtorch makes views: the same storage, another geometry.
+at::Tensor aliased(const at::Tensor& tile, const ViewPlan::Alias& alias) {
+  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(tile.storage()), tile.key_set(), tile.dtype());
+  c10::TensorImpl* impl = view.unsafeGetTensorImpl();
+  impl->set_storage_offset(tile.storage_offset() + alias.offset);
+  impl->set_sizes_and_strides(alias.sizes, alias.strides);
+  return view;
+}
+
 template <class ResultAt>
 Values outer_views(std::size_t count, bool is_list, const at::Tensor& base, ResultAt result_at) {
   if (!is_list) return {outer_view(result_at(0), base)};
@@ -258,25 +268,29 @@ Values run_view(const LinkPlan& plan, Arguments arguments) {
                      [&](std::size_t index) { return link_result(plan, index, arguments); });
 }
 
-// The usual case, without a list of what was made.
+// The usual case: no call, since what it gives is known.
 at::Tensor run_view_of_one(const ViewPlan& plan, const at::Tensor& base) {
   const Payload& self = *payload_in(base);
   const at::Tensor* tile = self.tile_at_hand();
-  if (tile == nullptr || plan.results.front().member >= 0) {
+  if (!tile || !plan.alias || tile->sizes() != plan.alias->tile_sizes ||
+      tile->strides() != plan.alias->tile_strides) {
     return outer_view(TileViews(plan, self).result(0, base.storage_offset()), base);
   }
   const ViewPlan::Result& result = plan.results.front();
-  PayloadPtr payload;
-  {
-    const BelowAutograd below;
-    torch::jit::Stack stack = plan.calls.front().arguments;
-    stack[plan.viewed] = *tile;
-    plan.calls.front().op.callBoxed(stack);
-    payload = c10::make_intrusive<Payload>(std::move(stack.front()).toTensor(), result.spec,
-                                           result.layout, self);
-  }
-  const std::int64_t begin = counted_in(result.spec, base.storage_offset(), self.spec());
-  return outer_view({std::move(payload), begin + result.offset}, base);
+  return outer_view(
+      {c10::make_intrusive<Payload>(aliased(*tile, *plan.alias), result.spec, result.layout, self),
+       base.storage_offset() + result.offset},
+      base);
+}
+
+void note_alias(ViewPlan& plan, Arguments arguments, const Values& results) {
+  if (plan.is_list) return;
+  const at::Tensor* tile = payload_in(arguments[plan.viewed].toTensor())->tile_at_hand();
+  const at::Tensor* view = payload_in(results.front().toTensor())->tile_at_hand();
+  if (!tile || !view || !tile->has_storage() || !view->is_alias_of(*tile)) return;
+  if (view->key_set() != tile->key_set() || view->scalar_type() != tile->scalar_type()) return;
+  plan.alias = {tile->sizes().vec(), tile->strides().vec(), view->sizes().vec(),
+                view->strides().vec(), view->storage_offset() - tile->storage_offset()};
 }
 
 c10::IValue plain_views(const Call& call, const at::Tensor& whole) {

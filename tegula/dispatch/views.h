@@ -21,6 +21,9 @@ Values run_view(const ViewPlan& plan, Arguments arguments);
 Values run_view(const LinkPlan& plan, Arguments arguments);
 // The same for a plan with one result, from the tensor that is viewed.
 at::Tensor run_view_of_one(const ViewPlan& plan, const at::Tensor& base);
+// Looks at what a plan gave, so that run_view_of_one need not call the op again.
+void note_alias(ViewPlan& plan, Arguments arguments, const Values& results);
+inline void note_alias(LinkPlan&, Arguments, const Values&) {}
 
 // What is viewed, where the whole view would begin in the whole's storage, and bits of the whole
 // view that a link does not show itself.

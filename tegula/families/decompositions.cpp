@@ -59,52 +59,6 @@ at::Tensor to_add_up(const at::Tensor& tensor) {
   return in_type(tensor, sum_type(tensor.scalar_type()));
 }
 
-// Means ---------------------------------------------------------------------------------------
-
-std::optional<at::ScalarType> type_at(Arguments arguments, std::size_t index) {
-  const c10::IValue& value = arguments[index];
-  return value.isNone() ? std::nullopt : std::optional(value.toScalarType());
-}
-
-enum class ReducedDims { Dropped, Kept };
-
-// Over these dims; all if there are none. Parts of a mean are owed, never parts of a sum of halves.
-at::Tensor mean_over(const at::Tensor& self, const std::vector<std::int64_t>& dims,
-                     ReducedDims reduced, std::optional<at::ScalarType> asked) {
-  const at::ScalarType type = asked.value_or(self.scalar_type());
-  std::optional<at::ScalarType> added_in = sum_type(type);
-  if (added_in == self.scalar_type()) added_in.reset();
-  std::int64_t count = dims.empty() ? self.numel() : 1;
-  for (std::int64_t dim : dims) count *= self.size(dim);
-  const bool keeps_dims = reduced == ReducedDims::Kept;
-  const at::Tensor sum = dims.empty() && !keeps_dims ? at::sum(self, added_in)
-                                                     : at::sum(self, dims, keeps_dims, added_in);
-  return in_type(sum.div_(count), type);
-}
-
-Values mean(Arguments a) {
-  return {mean_over(tensor_at(a, 0), {}, ReducedDims::Dropped, type_at(a, 1))};
-}
-
-Values mean_over_dims(Arguments a) {
-  std::vector<std::int64_t> dims;
-  if (!a[1].isNone()) dims = a[1].toIntVector();
-  const ReducedDims reduced = a[2].toBool() ? ReducedDims::Kept : ReducedDims::Dropped;
-  return {mean_over(tensor_at(a, 0), dims, reduced, type_at(a, 3))};
-}
-
-bool is_spread_float(const Call& call) {
-  const at::Tensor& self = tensor_at(call.arguments(), 0);
-  return is_spread(self) && at::isFloatingType(self.scalar_type());
-}
-
-Recipe make_mean(const Call& call) { return is_spread_float(call) ? mean : nullptr; }
-
-Recipe make_mean_over_dims(const Call& call) {
-  const bool has_dims = tensor_at(call.arguments(), 0).dim() > 0;
-  return is_spread_float(call) && has_dims ? mean_over_dims : nullptr;
-}
-
 // Softmax along a cut dim ---------------------------------------------------------------------
 
 at::Tensor below_greatest(const at::Tensor& self, std::int64_t dim) {
@@ -160,30 +114,6 @@ Recipe make_backward_along_cut_dim(const Call& call) {
 
 bool is_mean(const c10::IValue& reduction) { return reduction.toInt() == at::Reduction::Mean; }
 
-Values mse_loss(Arguments a) {
-  const at::Tensor difference = tensor_at(a, 0) - tensor_at(a, 1);
-  return {mean_over(difference * difference, {}, ReducedDims::Dropped, std::nullopt)};
-}
-
-Recipe make_mse_loss(const Call& call) {
-  const Arguments a = call.arguments();
-  const at::Tensor& self = tensor_at(a, 0);
-  const bool fits = is_mean(a[2]) && self.sizes() == tensor_at(a, 1).sizes();
-  return is_spread(self) && fits ? mse_loss : nullptr;
-}
-
-Values mse_loss_backward(Arguments a) {
-  const at::Tensor& self = tensor_at(a, 1);
-  const double scale = is_mean(a[3]) ? 2.0 / static_cast<double>(self.numel()) : 2.0;
-  return {(self - tensor_at(a, 2)) * (tensor_at(a, 0) * scale)};
-}
-
-Recipe make_mse_loss_backward(const Call& call) {
-  const Arguments a = call.arguments();
-  const at::Tensor& self = tensor_at(a, 1);
-  return is_spread(self) && self.sizes() == tensor_at(a, 2).sizes() ? mse_loss_backward : nullptr;
-}
-
 bool is_given(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
 // The same tensor, owing nothing.
@@ -236,14 +166,10 @@ Recipe make_nll_loss_backward(const Call& call) {
 
 void decompositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, MakeRecipe> table = {
-      {"aten::mean", make_mean},
-      {"aten::mean.dim", make_mean_over_dims},
       {"aten::_softmax", make_along_cut_dim<softmax>},
       {"aten::_log_softmax", make_along_cut_dim<log_softmax>},
       {"aten::_softmax_backward_data", make_backward_along_cut_dim<softmax_backward>},
       {"aten::_log_softmax_backward_data", make_backward_along_cut_dim<log_softmax_backward>},
-      {"aten::mse_loss", make_mse_loss},
-      {"aten::mse_loss_backward", make_mse_loss_backward},
       {"aten::nll_loss_forward", make_nll_loss},
       {"aten::nll_loss_backward", make_nll_loss_backward},
   };

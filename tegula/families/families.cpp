@@ -16,6 +16,7 @@ using c10::DispatchKey;
 
 // What `tensor.set_data(other)` asks: a tensor may become a DTensor and back.
 bool can_become(const at::Tensor& self, const at::Tensor& from) {
+  if (payload_in(from)) carry_storage_message(from);
   return payload_in(self) || payload_in(from) ||
          self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }

@@ -142,28 +142,52 @@ Recipe bernoulli(const Call& call) {
 }
 
 // (input, p, train?) -> output, mask
-Recipe dropout(const Call& call) {
-  if (!call.tensors().front().payload) return nullptr;
-  return [](Arguments arguments) -> Values {
-    const PayloadPtr payload = payload_of(arguments[0].toTensor());
-    const World& world = payload->world();
-    const double p = number(arguments, 1);
+struct Dropout {
+  explicit Dropout(const Payload& input)
+      : spec(with_dense_meta(holds_values(input) ? input.spec() : replicated_spec(input.spec()))),
+        mask_spec(
+            spec.with_meta(TensorMeta(spec.shape(), spec.meta().stride(), dtype_of(at::kBool)))),
+        at(input.coordinate()) {
+    if (!at) return;
+    plan.emplace(mask_spec, *at);
+    sizes = local_shape(spec, *at);
+    strides = tile_stride(spec, *at);
+  }
+  static DTensorSpec with_dense_meta(const DTensorSpec& spec) {
+    return spec.with_meta(dense(spec.meta()));
+  }
+
+  Values operator()(Arguments arguments) const {
+    const Payload& input = *payload_in(arguments[0].toTensor());
+    const World& world = input.world();
     const bool drops = arguments[2].isNone() || arguments[2].toBool();
-    const Operand input(*payload);
+    const double p = drops ? number(arguments, 1) : 0;
     const Draw draw = next_draw(world);
-    const DTensorSpec spec = input.spec.with_meta(dense(input.spec.meta()));
-    const DTensorSpec mask_spec =
-        spec.with_meta(TensorMeta(spec.shape(), spec.meta().stride(), dtype_of(at::kBool)));
-    const at::Tensor mask = at::empty_like(input.data, at::TensorOptions(at::kBool));
-    if (!drops) {
-      mask.fill_(true);
-    } else if (input.at) {
-      fill_random(mask, mask_spec, *input.at, Bernoulli{1 - p}, draw);
+    if (!at) {
+      return {outer_tensor(no_tile(spec), spec, world),
+              outer_tensor(no_tile(mask_spec), mask_spec, world)};
     }
-    const double scale = !drops ? 1 : (p == 1 ? 0 : 1 / (1 - p));
-    const at::Tensor output = input.data * mask * scale;
-    return {input.outer_result(output, spec, world), input.outer_result(mask, mask_spec, world)};
-  };
+    const at::Tensor data = holds_values(input) ? input.tile() : input.whole();
+    at::Tensor mask = at::empty_strided(sizes, strides, data.options().dtype(at::kBool));
+    plan->fill(mask, Bernoulli{1 - p}, draw);
+    at::Tensor output = data.mul(mask);
+    if (drops) output.mul_(p == 1 ? 0 : 1 / (1 - p));
+    if (!lies_as(output, strides)) output = new_tile(spec, *at).copy_(output);  // the data has gaps
+    return {outer_tensor(std::move(output), spec, world),
+            outer_tensor(std::move(mask), mask_spec, world)};
+  }
+
+  DTensorSpec spec;
+  DTensorSpec mask_spec;
+  std::optional<Coordinate> at;
+  std::optional<FillPlan> plan;
+  Shape sizes;
+  Shape strides;
+};
+
+Recipe dropout(const Call& call) {
+  const PayloadPtr& input = call.tensors().front().payload;
+  return input ? Recipe(Dropout(*input)) : nullptr;
 }
 
 }  // namespace

@@ -29,15 +29,16 @@ void unboxed_kernels(const c10::OperatorHandle& op, OperatorNotes& notes) {
       // in place
       ops::add__Tensor, ops::add__Scalar, ops::sub__Tensor, ops::mul__Tensor, ops::mul__Scalar,
       ops::div__Tensor, ops::div__Scalar, ops::addcmul_, ops::addcdiv_, ops::lerp__Scalar,
-      ops::zero_, ops::copy_, ops::sqrt_,
+      ops::zero_, ops::copy_, ops::fill__Scalar, ops::sqrt_,
       // products
       ops::mm, ops::addmm, ops::bmm, ops::baddbmm, ops::mv, ops::dot,
       // along dims
-      ops::sum, ops::sum_dim_IntList, ops::amax, ops::_softmax, ops::_log_softmax,
-      ops::_softmax_backward_data, ops::_log_softmax_backward_data, ops::native_layer_norm,
-      ops::native_layer_norm_backward, ops::cat, ops::embedding, ops::embedding_dense_backward,
-      ops::_scaled_dot_product_flash_attention_for_cpu,
-      ops::_scaled_dot_product_flash_attention_for_cpu_backward,
+      ops::sum, ops::sum_dim_IntList, ops::mean, ops::mean_dim, ops::amax, ops::_softmax,
+      ops::_log_softmax, ops::_softmax_backward_data, ops::_log_softmax_backward_data,
+      ops::native_layer_norm, ops::native_layer_norm_backward, ops::cat, ops::embedding,
+      ops::embedding_dense_backward, ops::_scaled_dot_product_flash_attention_for_cpu,
+      ops::_scaled_dot_product_flash_attention_for_cpu_backward, ops::mse_loss,
+      ops::mse_loss_backward,
       // views
       ops::view, ops::_unsafe_view, ops::transpose_int, ops::t, ops::permute, ops::detach,
       ops::alias, ops::unsqueeze, ops::squeeze_dim, ops::expand, ops::slice_Tensor, ops::select_int,

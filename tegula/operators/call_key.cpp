@@ -96,7 +96,9 @@ void CallKey::add_tensor(const at::Tensor& tensor) {
     return;
   }
   specs_.push_back(&payload->spec());
-  const std::uint64_t bits = (tensor.is_conj() ? 2U : 0U) | (tensor.is_neg() ? 1U : 0U);
+  const c10::DispatchKeySet keys = tensor.key_set();
+  const std::uint64_t bits = (keys.has(c10::DispatchKey::Conjugate) ? 2U : 0U) |
+                             (keys.has(c10::DispatchKey::Negative) ? 1U : 0U);
   words_.push_back(tagged(payload->spec().id() << 2U | bits, tag_of(*payload)));
   if (payload->policies()) words_.push_back(tagged(payload->policies()->id, kPolicies));
 }

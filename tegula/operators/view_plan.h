@@ -5,6 +5,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tegula/payload/payload.h"
@@ -34,11 +35,20 @@ struct ViewPlan {
     Payload::Layout layout = Payload::Layout::Regular;
     std::int64_t offset = 0;  // from where the viewed tensor begins, in elements of the view
   };
+  // Of a tile that lies like this, the one result is the same memory in this geometry.
+  struct Alias {
+    Shape tile_sizes;
+    Shape tile_strides;
+    Shape sizes;
+    Shape strides;
+    std::int64_t offset = 0;  // from where the tile begins, in elements
+  };
   std::size_t viewed = 0;  // the argument
   std::vector<TileCall> calls;
   std::vector<Result> results;
   bool is_list = false;
   bool keeps_tile = false;  // nothing changes: a tile on its way is not waited for
+  std::optional<Alias> alias = std::nullopt;  // instead of a call; none: not that simple
 };
 
 // No rank can: the results are links to the tensor (payload.h).

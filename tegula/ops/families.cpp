@@ -11,6 +11,7 @@ const std::vector<RuleFamily>& rule_families() {
       {"reductions", families::add_reductions},
       {"norms", families::add_norms},
       {"lookups", families::add_lookups},
+      {"losses", families::add_losses},
       {"attention", families::add_attention},
       {"joins", families::add_joins},
       {"optimizers", families::add_optimizers},

@@ -26,6 +26,7 @@ void add_products(RuleTable& rules);
 void add_reductions(RuleTable& rules);
 void add_norms(RuleTable& rules);
 void add_lookups(RuleTable& rules);
+void add_losses(RuleTable& rules);
 void add_attention(RuleTable& rules);
 void add_joins(RuleTable& rules);
 void add_optimizers(RuleTable& rules);

@@ -1,5 +1,6 @@
 // Looking rows up by index: embeddings, and the loss that picks one class per row.
 #include "tegula/ops/families.h"
+#include "tegula/ops/loss_reduction.h"
 #include "tegula/rules/signatures.h"
 
 namespace tegula::families {
@@ -38,8 +39,6 @@ std::optional<Signature> embedding_backward(const OpSchema& schema) {
   return signature;
 }
 
-enum Reduction : std::int64_t { kNone = 0, kMean = 1, kSum = 2 };
-
 // self [n, c], then target [n]; weight [c] if it is given.
 bool fits(const OpSchema& schema, std::size_t self, std::size_t weight) {
   const Shape& shape = schema.spec(self).shape();
@@ -59,7 +58,7 @@ std::optional<Signature> nll_loss(const OpSchema& schema) {
   signature.is_whole[0] = reduction == kMean;
   signature.operands = {{self}, {rows}};
   add_optional_operand(signature, schema, 2, {{self.factors[1]}, {self.sizes[1]}});
-  signature.results = {{reduction == kNone ? rows : Term{}}, {Term{}}};
+  signature.results = {{reduction == kNoReduction ? rows : Term{}}, {Term{}}};
   return signature;
 }
 
@@ -70,7 +69,7 @@ std::optional<Signature> nll_loss_backward(const OpSchema& schema) {
   const Term self = own_factors(signature, schema.spec(1).shape());
   const Term rows{{self.factors[0]}, {self.sizes[0]}};
   signature.is_whole[1] = true;
-  signature.operands = {{schema.integer(4) == kNone ? rows : Term{}, true}, {self}, {rows}};
+  signature.operands = {{schema.integer(4) == kNoReduction ? rows : Term{}, true}, {self}, {rows}};
   add_optional_operand(signature, schema, 3, {{self.factors[1]}, {self.sizes[1]}});
   signature.operands.push_back({Term{}});
   signature.results = {{self}};

@@ -18,6 +18,7 @@ SignatureOf unless_list_is_empty(const SignatureOf& signature_of) {
 
 void add_reductions(RuleTable& rules) {
   const ReductionForm sum{.over = ReduceOp::Sum, .is_linear = true};
+  const ReductionForm mean{.over = ReduceOp::Sum, .is_linear = true, .is_mean = true};
   const ReductionForm product{.over = ReduceOp::Product};
   const ReductionForm max{.over = ReduceOp::Max, .needs_elements = true};
   const ReductionForm min{.over = ReduceOp::Min, .needs_elements = true};
@@ -31,6 +32,8 @@ void add_reductions(RuleTable& rules) {
 
   rules.add("sum", "sum of all", with_result_type(1, reduction_of_all(sum)), self);
   rules.add("sum.dim_IntList", "sum over dims", with_result_type(3, reduction(sum)), over_dims);
+  rules.add("mean", "mean of all", with_result_type(1, reduction_of_all(mean)), self);
+  rules.add("mean.dim", "mean over dims", with_result_type(3, reduction(mean)), over_dims);
   rules.add("prod", "product of all", reduction_of_all(product), self);
   rules.add("prod.dim_int", "product over a dim", reduction(product), over_dim);
   rules.add("amax", "maximum over dims", reduction(max), over_dims);

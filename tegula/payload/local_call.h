@@ -14,28 +14,36 @@ namespace tegula {
 // Lets calls on plain tensors pass us by although a BuildDistributed stands.
 class PassUsBy {
  public:
-  PassUsBy() : saved_(c10::impl::tls_local_dispatch_key_set()) {
-    c10::impl::LocalDispatchKeySet without = saved_;
-    c10::DispatchKeySet ours(c10::DispatchKey::PrivateUse3);  // libtorch 2.6: raw_repr is not const
-    if (!without.included_.has_all(ours)) return;
-    without.included_ = c10::DispatchKeySet(c10::DispatchKeySet::RAW,
-                                            without.included_.raw_repr() & ~ours.raw_repr());
-    without.excluded_ = without.excluded_.remove(c10::DispatchKey::BackendSelect);
-    c10::impl::_force_tls_local_dispatch_key_set(without);
-  }
+  PassUsBy() : PassUsBy(c10::DispatchKeySet()) {}
   ~PassUsBy() { c10::impl::_force_tls_local_dispatch_key_set(saved_); }
   PassUsBy(const PassUsBy&) = delete;
   PassUsBy& operator=(const PassUsBy&) = delete;
+
+ protected:
+  // ... and these keys too.
+  explicit PassUsBy(c10::DispatchKeySet excluded)
+      : saved_(c10::impl::tls_local_dispatch_key_set()) {
+    c10::impl::LocalDispatchKeySet without = saved_;
+    c10::DispatchKeySet ours(c10::DispatchKey::PrivateUse3);  // libtorch 2.6: raw_repr is not const
+    if (without.included_.has_all(ours)) {
+      without.included_ = c10::DispatchKeySet(c10::DispatchKeySet::RAW,
+                                              without.included_.raw_repr() & ~ours.raw_repr());
+      without.excluded_ = without.excluded_.remove(c10::DispatchKey::BackendSelect);
+    }
+    without.excluded_ = without.excluded_ | excluded;
+    c10::impl::_force_tls_local_dispatch_key_set(without);
+  }
 
  private:
   c10::impl::LocalDispatchKeySet saved_;
 };
 
-class BelowAutograd {
- private:
-  PassUsBy ours_;
-  at::AutoDispatchBelowADInplaceOrView autograd_;
-  c10::impl::ExcludeDispatchKeyGuard autocast_{c10::autocast_dispatch_keyset};
+// One write to the thread's keys, where libtorch's own guards make one each.
+class BelowAutograd : public PassUsBy {
+ public:
+  BelowAutograd()
+      : PassUsBy(c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                 c10::autocast_dispatch_keyset) {}
 };
 
 inline std::vector<c10::IValue> call_plain(const c10::OperatorHandle& op,

@@ -4,8 +4,12 @@
 #include "tegula/payload/payload.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/payload/local_call.h"
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
 
@@ -13,9 +17,68 @@ namespace tegula {
 namespace {
 
 constexpr const char* kNoStorage =
-    "tegula: a distributed tensor has no storage of its own\n"
-    "  hint    use tegula::full_tensor(x) or tegula::to_local(x) to save, print or point into its "
+    "a distributed tensor has no storage of its own\n"
+    "  hint    use tegula::full_tensor(x) or tegula::to_local(x) to save it or to point into its "
     "data, and tegula::to_string(x) to print it; torch.compile and fake tensors do not take it";
+
+c10::DispatchKeySet outer_keys() {
+  return c10::DispatchKeySet(c10::DispatchKey::PrivateUse3) |
+         c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
+}
+
+// A plain TensorImpl, made with fewer allocations: it counts its versions together with its tile,
+// whose memory it stands for, and libtorch finds what to say when somebody asks for its storage in
+// its name. (For a pointer into the data, only a text that each tensor carries will do.)
+class OuterImpl final : public c10::TensorImpl {
+ public:
+  OuterImpl(at::ScalarType type, at::Device device)
+      : TensorImpl(outer_keys(), c10::scalarTypeToTypeMeta(type), device) {
+    set_storage_access_should_throw();
+    extra_meta_ = std::make_unique<c10::ExtraMeta>();
+    extra_meta_->custom_data_ptr_error_msg_.emplace(kNoStorage);
+  }
+
+  static c10::intrusive_ptr<OuterImpl> make(at::ScalarType type, at::Device device,
+                                            const at::Tensor* tile) {
+    const bool counts = tile && !tile->is_inference() && !c10::InferenceMode::is_enabled();
+    if (!counts) return c10::make_intrusive<OuterImpl>(type, device);
+    static const c10::DispatchKeySet keys = OuterImpl(at::kFloat, host_device()).key_set();
+    auto impl = [&] {
+      const WithoutCounter without;
+      return c10::make_intrusive<OuterImpl>(type, device);
+    }();
+    impl->key_set_ = keys;
+    impl->set_version_counter(tile->unsafeGetTensorImpl()->version_counter());
+    return impl;
+  }
+
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                         bool may_change) const override {
+    if (is_pythons()) return TensorImpl::shallow_copy_and_detach(version, may_change);
+    auto copy = c10::make_intrusive<OuterImpl>(c10::typeMetaToScalarType(dtype()), device());
+    copy_tensor_metadata(this, copy.get(), version, may_change);
+    return copy;
+  }
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                         bool may_change) const override {
+    return shallow_copy_and_detach(static_cast<const c10::VariableVersion&>(version), may_change);
+  }
+
+ protected:
+  const char* tensorimpl_type_name() const override { return kNoStorage; }
+
+ private:
+  // A tensor that is made under inference mode has no version counter.
+  struct WithoutCounter {
+    WithoutCounter() { c10::AutogradState::get_tls_state().set_inference_mode(true); }
+    ~WithoutCounter() { c10::AutogradState::get_tls_state().set_inference_mode(false); }
+  };
+  // Python may have its own idea of a copy.
+  bool is_pythons() const {
+    return key_set().has(c10::DispatchKey::Python) ||
+           c10::impl::TorchDispatchModeTLS::stack_len() > 0;
+  }
+};
 
 }  // namespace
 
@@ -89,6 +152,7 @@ void Payload::write(const at::Tensor& whole) const {
     return;
   }
   note_write();
+  const BelowAutograd below;  // the outer tensor's version is counted by whoever writes to that
   const at::Tensor mine = tile();
   if (mine.is_same(whole)) return;
   const DTensorSpec to = spec_.with_meta(dense(spec_.meta()));
@@ -97,14 +161,9 @@ void Payload::write(const at::Tensor& whole) const {
 }
 
 at::Tensor outer_tensor(PayloadPtr payload) {
-  static const c10::DispatchKeySet keys = c10::DispatchKeySet(c10::DispatchKey::PrivateUse3) |
-                                          c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      keys, c10::scalarTypeToTypeMeta(scalar_type_of(payload->spec().meta().dtype())),
-      payload->device());
-  impl->release_storage_and_set_meta_custom_data_ptr_error_msg_(kNoStorage);
-  at::Tensor outer(std::move(impl));
   const at::Tensor* tile = payload->tile_at_hand();
+  at::Tensor outer(
+      OuterImpl::make(scalar_type_of(payload->spec().meta().dtype()), payload->device(), tile));
   const bool conjugated = tile && tile->is_conj();
   const bool negated = tile && tile->is_neg();
   install(outer, std::move(payload));
@@ -116,6 +175,10 @@ at::Tensor outer_tensor(PayloadPtr payload) {
 at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& world,
                         Payload::Layout layout) {
   return outer_tensor(c10::make_intrusive<Payload>(std::move(tile), spec, world, layout));
+}
+
+void carry_storage_message(const at::Tensor& outer) {
+  outer.unsafeGetTensorImpl()->release_storage_and_set_meta_custom_data_ptr_error_msg_(kNoStorage);
 }
 
 void install(const at::Tensor& outer, PayloadPtr payload) {

@@ -138,6 +138,9 @@ class WritesOfOp {
 at::Tensor outer_tensor(PayloadPtr payload);
 at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& world,
                         Payload::Layout layout = Payload::Layout::Regular);
+// To be called before libtorch makes another tensor's impl of an outer tensor's (set_data): what it
+// says when somebody asks for the storage goes along then.
+void carry_storage_message(const at::Tensor& outer);
 // Gives an outer tensor another payload, and the geometry that belongs to it.
 void install(const at::Tensor& outer, PayloadPtr payload);
 

@@ -37,6 +37,8 @@ struct OutputSharding {
   // Arguments that list sizes: the local ones are those of a tensor distributed like this.
   std::vector<std::pair<std::size_t, ResultSharding>> size_arguments;
   std::optional<CutLookup> lookup;
+  // What the local call gives is multiplied by this rank's share of the elements of these.
+  std::vector<DimCut> averaged;
 };
 
 }  // namespace tegula

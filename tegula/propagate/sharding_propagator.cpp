@@ -64,6 +64,12 @@ class Choice {
       decision.size_arguments.emplace_back(sizes.argument, placed(sizes.term, {}, {}));
     }
     decision.lookup = cut_lookup();
+    for (Factor factor : signature_.averaged) {
+      const auto at = static_cast<std::size_t>(factor);
+      if (!cuts_[at].empty()) {
+        decision.averaged.emplace_back(signature_.factor_sizes[at], cuts_[at]);
+      }
+    }
     return decision;
   }
 

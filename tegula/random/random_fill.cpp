@@ -22,7 +22,7 @@ namespace {
 
 // Where a tile is: its slice of a tensor of this shape.
 struct Place {
-  TensorSlice slice;
+  const TensorSlice& slice;
   const Shape& whole;
 };
 
@@ -123,8 +123,8 @@ void fill_elements(const at::Tensor& tile, const Place& place, const D& distribu
   });
 }
 
-void fill(const at::Tensor& tile, at::ScalarType type, const Place& place,
-          const Distribution& distribution, const Draw& draw) {
+void fill_as(const at::Tensor& tile, at::ScalarType type, const Place& place,
+             const Distribution& distribution, const Draw& draw) {
   with_type_of(type, [&]<class T>(std::type_identity<T>) {
     const auto fill_from = [&]<class D>(const D& from) {
       if constexpr (kIsContinuous<D> && std::is_integral_v<T>) {
@@ -181,7 +181,8 @@ void toss(const at::Tensor& tile, const Place& place, const at::Tensor& probabil
   });
 }
 
-Place place_in(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& coordinate) {
+TensorSlice slice_of(const at::Tensor& tile, const DTensorSpec& spec,
+                     const Coordinate& coordinate) {
   if (tile.sizes().vec() != local_shape(spec, coordinate) ||
       tile.scalar_type() != scalar_type_of(spec.meta().dtype())) {
     throw UsageError("the tile does not fit its spec")
@@ -192,14 +193,14 @@ Place place_in(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate
         .hint("check the tile's shape and element type");
   }
   check_memory(tile);
-  return {slice_at(spec, coordinate), spec.shape()};
+  return slice_at(spec, coordinate);
 }
 
-Place place_of_whole(const at::Tensor& whole, const Shape& shape) {
+TensorSlice slice_of_whole(const at::Tensor& whole) {
   check_memory(whole);
   TensorSlice slice;
-  for (std::int64_t size : shape) slice.push_back({{0, size}});
-  return {slice, shape};
+  for (std::int64_t size : whole.sizes()) slice.push_back({{0, size}});
+  return slice;
 }
 
 struct Describe {
@@ -226,29 +227,39 @@ std::string to_string(const Distribution& distribution) {
   return out.str();
 }
 
+FillPlan::FillPlan(const DTensorSpec& spec, const Coordinate& coordinate)
+    : whole_(spec.shape()), slice_(slice_at(spec, coordinate)) {}
+
+void FillPlan::fill(const at::Tensor& tile, const Distribution& distribution,
+                    const Draw& draw) const {
+  fill_as(tile, tile.scalar_type(), {slice_, whole_}, distribution, draw);
+}
+
 void fill_random(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& coordinate,
                  const Distribution& distribution, const Draw& draw) {
-  const Place place =
-      has_nothing_to_fill(tile) ? Place{{}, spec.shape()} : place_in(tile, spec, coordinate);
-  fill(tile, scalar_type_of(spec.meta().dtype()), place, distribution, draw);
+  const TensorSlice slice =
+      has_nothing_to_fill(tile) ? TensorSlice() : slice_of(tile, spec, coordinate);
+  fill_as(tile, scalar_type_of(spec.meta().dtype()), {slice, spec.shape()}, distribution, draw);
 }
 
 void fill_random(const at::Tensor& whole, const Distribution& distribution, const Draw& draw) {
   const Shape shape = whole.sizes().vec();
-  const Place place = place_of_whole(whole, shape);
-  fill(whole, whole.scalar_type(), place, distribution, draw);
+  const TensorSlice slice = slice_of_whole(whole);
+  fill_as(whole, whole.scalar_type(), {slice, shape}, distribution, draw);
 }
 
 void fill_bernoulli(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& coordinate,
                     const at::Tensor& probabilities, const Draw& draw) {
   if (has_nothing_to_fill(tile)) return;
-  toss(tile, place_in(tile, spec, coordinate), probabilities, draw);
+  const TensorSlice slice = slice_of(tile, spec, coordinate);
+  toss(tile, {slice, spec.shape()}, probabilities, draw);
 }
 
 void fill_bernoulli(const at::Tensor& whole, const at::Tensor& probabilities, const Draw& draw) {
   if (has_nothing_to_fill(whole)) return;
   const Shape shape = whole.sizes().vec();
-  toss(whole, place_of_whole(whole, shape), probabilities, draw);
+  const TensorSlice slice = slice_of_whole(whole);
+  toss(whole, {slice, shape}, probabilities, draw);
 }
 
 }  // namespace tegula

@@ -18,6 +18,19 @@
 
 namespace tegula {
 
+// The tile at a coordinate, worked out once for many fills.
+class FillPlan {
+ public:
+  FillPlan(const DTensorSpec& spec, const Coordinate& coordinate);
+  // The tile has the spec's shape and element type there. UsageError: parameters that make no sense
+  // or do not fit the element type.
+  void fill(const at::Tensor& tile, const Distribution& distribution, const Draw& draw) const;
+
+ private:
+  Shape whole_;
+  TensorSlice slice_;
+};
+
 // This rank's tile. Owed reductions do not matter: such axes do not cut. UsageError: parameters
 // that make no sense or do not fit the element type, a tile without the spec's shape or element
 // type, elements that share memory.

@@ -78,6 +78,9 @@ struct Signature {
   // A factor that the values of another operand are indices into: where it is cut, the local call
   // looks up what its shard has, and the results are MaskPartial.
   Factor looked_up = kNoFactor;
+  // Factors whose elements the op counts, to divide its results by the number: where one is cut,
+  // what the local call gives is multiplied by this rank's share of them.
+  std::vector<Factor> averaged = {};
   std::vector<SizeArgument> size_arguments = {};
 
   Factor add_factor(std::int64_t size) {

@@ -46,6 +46,9 @@ Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
     result.sizes.push_back(reduced[dim] ? 1 : self.sizes[dim]);
   }
   for (std::size_t k = 0; k < form.results; ++k) signature.results.push_back({result});
+  for (std::size_t dim = 0; dim < reduced.size() && form.is_mean; ++dim) {
+    if (reduced[dim]) signature.averaged.push_back(self.factors[dim]);
+  }
   return signature;
 }
 

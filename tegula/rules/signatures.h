@@ -18,6 +18,7 @@ struct ReductionForm {
   std::size_t keepdim = 2;
   std::size_t results = 1;
   bool needs_elements = false;
+  bool is_mean = false;  // of what is reduced
 };
 SignatureOf reduction(ReductionForm form);
 // ... over all dims, whatever the arguments.

@@ -43,6 +43,11 @@ std::vector<at::Tensor> with_other_rows_zero(const at::Tensor& whole, std::int64
   return padded;
 }
 
+// A rank without elements has nothing to give, whatever the op makes of nothing.
+at::Tensor shared(const at::Tensor& result, double share) {
+  return share == 0 ? at::zeros_like(result) : result * share;
+}
+
 void append_tensors(const c10::IValue& value, std::vector<at::Tensor>& into) {
   if (value.isTensor()) into.push_back(value.toTensor());
   if (!value.isTensorList()) return;
@@ -123,7 +128,11 @@ std::vector<std::vector<at::Tensor>> PlayedCall::play(const Placing& placing) {
       arguments[index] = sizes_at(index, placement, rank);
     }
     const std::vector<at::Tensor> results = run(std::move(arguments));
-    for (std::size_t r = 0; r < results.size(); ++r) parts[r].push_back(results[r]);
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      parts[r].push_back(placing.shares.empty()
+                             ? results[r]
+                             : shared(results[r], placing.shares[static_cast<std::size_t>(rank)]));
+    }
   }
   return parts;
 }

@@ -21,6 +21,8 @@ struct Placing {
   std::vector<std::pair<std::size_t, Placement>> sizes = {};
   // The operand in whose cut dim is looked up: elsewhere its rows count as zeros.
   std::optional<std::size_t> looked_up = std::nullopt;
+  // What the op gives on a rank is multiplied by the rank's share; empty: as it is.
+  std::vector<double> shares = {};
 };
 
 class PlayedCall {

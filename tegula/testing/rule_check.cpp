@@ -8,6 +8,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/rules/axis_moves.h"
+#include "tegula/spec/slices.h"
 #include "tegula/testing/parts.h"
 #include "tegula/testing/played_call.h"
 #include "tegula/testing/sample_rule.h"
@@ -121,7 +122,23 @@ class Check {
         if (as_shard(move.operands[k])) placing.looked_up = k;
       }
     }
+    placing.shares = shares_of(move);
     return placing;
+  }
+
+  // Of the elements that the op divides by, if the move cuts these.
+  std::vector<double> shares_of(const AxisMove& move) const {
+    const std::vector<Factor>& averaged = signature_->averaged;
+    if (std::find(averaged.begin(), averaged.end(), move.cut) == averaged.end()) return {};
+    const std::int64_t size = signature_->factor_sizes[static_cast<std::size_t>(move.cut)];
+    const Term term{{move.cut}, {size}};
+    const DTensorSpec spec(call_.axis(), {placement_of(term, move)}, TensorMeta({size}, DType::U8));
+    std::vector<double> shares;
+    for (std::int64_t rank = 0; rank < call_.axis().size(); ++rank) {
+      shares.push_back(static_cast<double>(local_shape(spec, {rank})[0]) /
+                       static_cast<double>(size));
+    }
+    return shares;
   }
 
   // Cut as the operand is that has the factor too.

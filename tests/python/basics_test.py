@@ -244,6 +244,41 @@ class Gradients(unittest.TestCase):
         torch.testing.assert_close(tg.full_tensor(d.grad), 8 * x.detach())
 
 
+    def test_gradients_that_are_held_add_up_and_are_paid_once(self):
+        batches = [same_everywhere(4, 5).double(), same_everywhere(4, 5).double() + 1]
+        w = same_everywhere(7, 5).double().requires_grad_()
+        for x in batches:
+            nn.functional.linear(x, w).square().sum().backward()
+
+        def held(module, policy):
+            tg.set_gradient_policy(module, policy)
+            for x in batches:
+                dx = tg.distribute_tensor(x, MESH, [tg.Shard(0)])
+                nn.functional.linear(dx, module.weight).square().sum().backward()
+            return module.weight.grad
+
+        def model():
+            module = nn.Linear(5, 7, bias=False).double()
+            module.weight.data.copy_(w.detach())
+            return tg.distribute_module(module, MESH)
+
+        first = model()
+        self.assertEqual(repr(tg.placements(held(first, "hold"))[0]), "P(sum)")
+        with tg.CommLog() as log:
+            tg.reduce_gradients(first.parameters())
+        self.assertEqual(len(log), 1 if tg.size() > 1 else 0)
+        torch.testing.assert_close(tg.full_tensor(first.weight.grad), w.grad)
+        for policy in ("now", "async", "hold over tp, else now"):
+            with tg.gradient_policy("now"):
+                gradient = held(model(), policy)
+            self.assertEqual(tg.placements(gradient), (tg.Replicate(),))
+            torch.testing.assert_close(tg.full_tensor(gradient), w.grad)
+        with self.assertRaisesRegex(tg.UsageError, "later"):
+            tg.set_gradient_policy(first, "later")
+        with self.assertRaises(tg.UsageError):
+            tg.set_gradient_policy(first.weight, "hold over nobody")
+
+
 class Modules(unittest.TestCase):
     def partition(self, name, parameter):
         return {"embed.weight": [tg.Shard(0)], "up.weight": [tg.Shard(0)], "up.bias": [tg.Shard(0)],

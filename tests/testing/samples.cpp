@@ -196,6 +196,9 @@ void add_reductions(Samples& samples) {
   add(samples, {"sum.dim_IntList", "nansum"},
       {"f64[4, 6, 5], [1]", "f64[4, 6, 5], [-1, 0], true", "f64[4, 6], none"});
   samples.push_back({"sum.dim_IntList", "f64[4, 6], [1], dtype=f32"});
+  add(samples, {"mean"}, {"f64[4, 6]", "f64[]", "f64[0, 6]", "f64[4, 6], dtype=f32"});
+  add(samples, {"mean.dim"},
+      {"f64[4, 6, 5], [1]", "f64[4, 6, 5], [-1, 0], true", "f64[4, 6], none", "f64[4, 0], [1]"});
   add(samples, {"any.dims", "all.dims"},
       {"bool[4, 6, 5], [1]", "bool[3, 6, 1], [-1, 0], true", "bool[], none"});
   add(samples, {"amax", "amin"}, {"f64[4, 6, 5], [1]", "f64[4, 6, 5], [-1, 0], true", "f64[4, 6]"});
@@ -251,6 +254,19 @@ void add_lookups(Samples& samples) {
         {grad + ", f64[6, 5], i64[6] in 0..4, none, " + reduction + ", -100, f64[] in 4..6",
          grad + ", f64[6, 5], i64[6] in 0..4, f64[5] in 0.5..2, " + reduction +
              ", 1, f64[] in 4..6"});
+  }
+}
+
+void add_losses(Samples& samples) {
+  for (const std::string reduction : {"0", "1", "2"}) {
+    const std::string pair = "f64[4, 6], f64[4, 6], " + reduction;
+    const std::string turned = "f64[4, 6] strides [1, 4], f64[4, 6] strides [1, 4], " + reduction;
+    const std::string grad = reduction == "0" ? "f64[4, 6], " : "f64[], ";
+    add(samples, {"mse_loss", "soft_margin_loss", "smooth_l1_loss", "huber_loss"}, {pair, turned});
+    add(samples, {"mse_loss_backward", "soft_margin_loss_backward"},
+        {grad + pair, "f64[4, 6], " + pair});
+    add(samples, {"smooth_l1_loss_backward", "huber_loss_backward"},
+        {grad + pair + ", 0.5", "f64[4, 6], " + pair + ", 0.5"});
   }
 }
 
@@ -357,6 +373,7 @@ Samples make_rule_samples() {
   add_along_a_dim(samples);
   add_norms(samples);
   add_lookups(samples);
+  add_losses(samples);
   add_attention(samples);
   add_joins(samples);
   add_fused(samples);
