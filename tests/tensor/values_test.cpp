@@ -88,6 +88,34 @@ TEST(Convolutions, TransposedConvolutionsAreRightForEveryPlacement) {
                   });
 }
 
+TEST(Means, AreRightForEveryPlacementAndIntoOthers) {
+  expect_as_plain({leaf({5, 3}), leaf({5, 3}, 2)}, [](const Tensors& in) -> Tensors {
+    at::Tensor written = at::zeros_like(in[0].detach().sum(0));
+    at::mean_out(written, in[0].detach(), {0});
+    return {in[0].mean(), in[1].mean({-1}, true), in[0].mean({0, 1}), written};
+  });
+}
+
+TEST(Means, OfNothingAreNoNumbers) {
+  expect_as_plain({leaf({0, 3})}, [](const Tensors& in) -> Tensors {
+    return {at::isnan(in[0].mean()), at::isnan(in[0].mean({0})), in[0].mean({1})};
+  });
+}
+
+TEST(Losses, AreRightForEveryPlacementAndReduction) {
+  expect_as_plain({leaf({5, 3}), leaf({5, 3}, 2)}, [](const Tensors& in) -> Tensors {
+    Tensors losses;
+    for (const std::int64_t reduction :
+         {at::Reduction::None, at::Reduction::Mean, at::Reduction::Sum}) {
+      losses.push_back(at::mse_loss(in[0], in[1], reduction));
+      losses.push_back(at::smooth_l1_loss(in[0], in[1], reduction, 0.5));
+      losses.push_back(at::huber_loss(in[0], in[1], reduction, 0.5));
+      losses.push_back(at::soft_margin_loss(in[0], in[1].detach(), reduction));
+    }
+    return losses;
+  });
+}
+
 TEST(Writes, AWriteThroughASliceOfACutDimLands) {
   expect_as_plain({leaf({5, 4})}, [](const Tensors& in) -> Tensors {
     const at::Tensor x = in[0].clone();
