@@ -1,6 +1,7 @@
 // The idea: take the state apart once, then change only the ten bits of the axes that move and the
-// lengths of the one or two dims that they leave and come to. Where all cuts are even, the order of
-// the axes changes neither lengths nor cost: the bits of all orders are looked up in a table.
+// lengths of the one or two dims that they leave and come to. The order of axes that cut evenly
+// changes neither lengths nor cost: it is left open. A cut that is not even stands behind the axes
+// that an end has there, so such cuts come first, and the last of them says how long pieces are.
 #include "tegula/plan/edges.h"
 
 #include "tegula/plan/search_steps.h"
@@ -9,8 +10,6 @@ namespace tegula {
 namespace {
 
 using Symbol = StateSpace::Symbol;
-
-constexpr std::uint64_t kNothing = 0;
 
 constexpr std::uint32_t bit(std::uint8_t slot) { return 1U << slot; }
 
@@ -26,24 +25,14 @@ bool matches(const StateSpace::Row& row, const StateSpace::Row& end, std::size_t
   return true;
 }
 
-// The same ten bits for each of the slots.
-std::uint64_t spread(std::uint32_t slots, std::uint64_t bits) {
-  std::uint64_t result = 0;
-  for_each_slot(slots,
-                [&](std::uint8_t slot) { result |= bits << (StateSpace::kSlotBits * slot); });
-  return result;
+constexpr StateSpace::Cutter kNoCutter{Ends::kNoSlot, 0};
+
+std::int64_t divided(std::int64_t length, std::int64_t ranks) {
+  return length / ranks + (length % ranks == 0 ? 0 : 1);
 }
 
-constexpr std::uint64_t place_bits(std::uint8_t slot, std::uint64_t place) {
-  return place << (StateSpace::kSlotBits * slot + StateSpace::kSymbolBits);
-}
-
-void list_orders(std::uint32_t waiting, std::uint64_t place, std::uint64_t bits,
-                 std::vector<std::uint64_t>& orders) {
-  if (waiting == 0) orders.push_back(bits);
-  for_each_slot(waiting, [&](std::uint8_t slot) {
-    list_orders(waiting & ~bit(slot), place + 1, bits | place_bits(slot, place), orders);
-  });
+DistState without(DistState state, std::uint32_t slots) {
+  return {state.bits & ~(kOnes[slots] * StateSpace::kSlotMask)};
 }
 
 }  // namespace
@@ -54,8 +43,6 @@ Edges::Edges(const StateSpace& space, const CostModel& model) : space_(space) {
     axes.clear();
     for_each_slot(slots, [&](std::uint8_t slot) { axes.push_back(space.slots()[slot].axis); });
     rates_.push_back(rates_of(model, space.mesh(), axes));
-    orders_.emplace_back();
-    list_orders(slots, 0, 0, orders_.back());
   }
 }
 
@@ -67,7 +54,6 @@ const std::vector<Edge>& Edges::from(DistState state) {
     if (is_owed(view_.symbols[slot])) owed_class_ = space_.owed_class(slot, view_.symbols[slot]);
   }
   edges_.clear();
-  ends_.clear();
   leave_dims();
   reduce();
   leave_replicas();
@@ -84,17 +70,13 @@ void Edges::leave_dims() {
       slots |= bit(slot);
       if (!can_act_together(slots)) break;
       const std::int64_t length = row.lengths[first];
-      DistState replicated = state_;
-      for_each_slot(slots, [&](std::uint8_t one) {
-        replicated = StateSpace::with(replicated, one, Symbol::kReplicate);
-      });
-      add({kGather, slots, dim, length}, replicated);
+      add({kGather, slots, dim, length}, {without(state_, slots)});
       go_to_dims({kTurn, slots, dim, length});
-      reorder(slots, dim, first);
+      reorder(slots, {dim, first});
       if (first + 1 != row.count) continue;
       const std::uint8_t goal = space_.goal_of(slot);
       if (can_owe_in_the_end(slot) && space_.owed_op(slot, goal) == ReduceOp::Sum) {
-        add({kPad, slots, dim, length}, StateSpace::with(state_, slot, goal));
+        add({kPad, slots, dim, length}, {StateSpace::with(state_, slot, goal)});
       }
     }
   }
@@ -112,17 +94,13 @@ void Edges::reduce() {
     const auto [now, then] = space_.slots()[slot].owed;
     if (view_.symbols[slot] != Symbol::kOwedAtFrom || then == nullptr) continue;
     if (const std::optional<StepKind> kind = step_kind(*now, *then)) {
-      add({*kind, bit(slot), kNoDim, 0}, StateSpace::with(state_, slot, Symbol::kOwedAtTo));
+      add({*kind, bit(slot), kNoDim, 0}, {StateSpace::with(state_, slot, Symbol::kOwedAtTo)});
     }
   }
 }
 
 void Edges::reduce(Slots slots) {
-  DistState replicated = state_;
-  for_each_slot(slots, [&](std::uint8_t one) {
-    replicated = StateSpace::with(replicated, one, Symbol::kReplicate);
-  });
-  add({kReduce, slots, kNoDim, 0}, replicated);
+  add({kReduce, slots, kNoDim, 0}, {without(state_, slots)});
   go_to_dims({kReduceScatter, slots, kNoDim, 0});
 }
 
@@ -131,7 +109,7 @@ void Edges::leave_replicas() {
     if (view_.symbols[slot] != Symbol::kReplicate) continue;
     go_to_dims({kSlice, bit(slot), kNoDim, 0});
     if (can_owe_in_the_end(slot)) {
-      add({kOwe, bit(slot), kNoDim, 0}, StateSpace::with(state_, slot, space_.goal_of(slot)));
+      add({kOwe, bit(slot), kNoDim, 0}, {StateSpace::with(state_, slot, space_.goal_of(slot))});
     }
   }
 }
@@ -161,100 +139,61 @@ bool Edges::can_act_together(Slots slots) const {
 void Edges::go_to_dims(const Departure& departure) {
   for (std::size_t dim = 0; dim < space_.dims().size(); ++dim) {
     if (dim == departure.dim) continue;
-    if (space_.is_even(dim)) {
-      go_to_evenly(departure, dim, view_.dims[dim].count, kNothing);
-    } else {
-      arrive(departure, arrival_at(dim, view_.dims[dim].count), departure.slots);
-    }
+    const Place place{dim, view_.dims[dim].count};
+    go_to_evenly(departure, place, Ends::kNoSlot);
+    if (!space_.is_even(dim)) go_to_cuts_of_ends(departure, place, kNoCutter);
   }
 }
 
 // The first of them has to change, else the others could do so without it.
-void Edges::reorder(Slots slots, std::size_t dim, std::size_t first) {
+void Edges::reorder(Slots slots, Place place) {
   const bool is_one = std::has_single_bit(slots);
   const Departure departure{is_one ? kTurn : StepKind::Permute, slots, kNoDim, 0};
-  if (space_.is_even(dim)) {
-    const std::uint8_t old = view_.dims[dim].cutters[first].slot;
-    if (!is_one) go_to_evenly(departure, dim, first, place_bits(old, StateSpace::kPlaceMask));
-    return;
-  }
-  const Arrival empty = arrival_at(dim, first);
-  for_each_slot(slots, [&](std::uint8_t slot) {
-    for_each_cut(empty, slot, [&](const Arrival& arrival) {
-      if (arrival.state == state_) return;
-      arrive(departure, arrival, slots & ~bit(slot));
-    });
-  });
+  const StateSpace::Cutter old = view_.dims[place.dim].cutters[place.count];
+  const bool was_even = StateSpace::cut_of(old.symbol) == StateSpace::kEven;
+  if (!was_even || !is_one) go_to_evenly(departure, place, was_even ? old.slot : Ends::kNoSlot);
+  if (!space_.is_even(place.dim)) go_to_cuts_of_ends(departure, place, old);
 }
 
-// Behind the first `count` axes that cut the dim, in all orders that have one of the bits `unlike`.
-void Edges::go_to_evenly(const Departure& departure, std::size_t dim, std::size_t count,
-                         std::uint64_t unlike) {
-  const std::size_t first = ends_.size();
-  const std::uint8_t symbol = StateSpace::shard_symbol(dim, StateSpace::kEven);
-  const std::uint64_t others = state_.bits & ~spread(departure.slots, StateSpace::kSlotMask);
-  const std::uint64_t behind = spread(departure.slots, symbol | count << StateSpace::kSymbolBits);
-  for (std::uint64_t order : orders_[departure.slots]) {
-    if (unlike == kNothing || (order & unlike) != 0) ends_.push_back({others + behind + order});
-  }
-  const std::int64_t ranks = rates_[departure.slots].ranks;
+void Edges::go_to_evenly(const Departure& departure, Place place, std::uint8_t not_first) {
+  const auto [dim, count] = place;
+  const std::uint64_t bits =
+      StateSpace::shard_symbol(dim, StateSpace::kEven) | count << StateSpace::kSymbolBits;
+  const DistState behind{without(state_, departure.slots).bits | kOnes[departure.slots] * bits};
   const std::int64_t length = view_.dims[dim].lengths[count];
-  close(departure, first, dim, length / ranks + (length % ranks == 0 ? 0 : 1));
+  add(departure, {behind, departure.slots, not_first}, dim,
+      divided(length, rates_[departure.slots].ranks));
 }
 
-Edges::Arrival Edges::arrival_at(std::size_t dim, std::size_t count) const {
-  const StateSpace::View::Cutters& row = view_.dims[dim];
-  return {dim,
-          count,
-          row.lengths[count],
-          matches(row, space_.dims()[dim].from, count),
-          matches(row, space_.dims()[dim].to, count),
-          state_};
-}
-
-template <class Visit>
-void Edges::for_each_cut(const Arrival& arrival, std::uint8_t slot, Visit visit) const {
-  const StateSpace::Dim& dim = space_.dims()[arrival.dim];
-  const auto next_is = [&](const StateSpace::Row& end, StateSpace::Cutter cutter) {
-    return arrival.count < end.count && end.cutters[arrival.count] == cutter;
-  };
-  for (StateSpace::CutOf cut : {StateSpace::kEven, StateSpace::kCutOfFrom, StateSpace::kCutOfTo}) {
-    const StateSpace::Cutter cutter{slot, StateSpace::shard_symbol(arrival.dim, cut)};
-    if (cut == StateSpace::kCutOfFrom && cutter.symbol != space_.goal_of(slot)) continue;
-    Arrival next = arrival;
-    next.is_as_from = arrival.is_as_from && next_is(dim.from, cutter);
-    next.is_as_to = arrival.is_as_to && next_is(dim.to, cutter);
-    if (cut != StateSpace::kEven && !next.is_as_from && !next.is_as_to) continue;
-    next.length = space_.cut_length(arrival.length, cutter);
-    next.state = StateSpace::with(arrival.state, slot, cutter.symbol, arrival.count);
-    ++next.count;
-    visit(next);
+void Edges::go_to_cuts_of_ends(const Departure& departure, Place place, StateSpace::Cutter unlike) {
+  const auto [dim, count] = place;
+  const StateSpace::Dim& ends = space_.dims()[dim];
+  for (const StateSpace::Row* end : {&ends.from, &ends.to}) {
+    if (!matches(view_.dims[dim], *end, count)) continue;
+    Slots waiting = departure.slots;
+    DistState state = without(state_, waiting);
+    for (std::uint8_t at = count; at < end->count; ++at) {
+      const StateSpace::Cutter cutter = end->cutters[at];
+      const StateSpace::CutOf cut = StateSpace::cut_of(cutter.symbol);
+      if ((waiting & bit(cutter.slot)) == 0 || (at == count && cutter == unlike)) break;
+      if (cut == StateSpace::kCutOfFrom && cutter.symbol != space_.goal_of(cutter.slot)) break;
+      waiting &= ~bit(cutter.slot);
+      state = StateSpace::with(state, cutter.slot, cutter.symbol, at);
+      if (cut == StateSpace::kEven) continue;
+      if (end == &ends.to && matches(*end, ends.from, at + 1U)) continue;  // met at the other end
+      const std::uint64_t bits =
+          StateSpace::shard_symbol(dim, StateSpace::kEven) | (at + 1ULL) << StateSpace::kSymbolBits;
+      add(departure, {{state.bits | kOnes[waiting] * bits}, waiting}, dim,
+          divided(space_.cut_length(0, cutter), rates_[waiting].ranks));
+    }
   }
 }
 
-void Edges::arrive(const Departure& departure, const Arrival& arrival, Slots waiting) {
-  if (waiting == 0) {
-    add(departure, arrival.state, arrival.dim, arrival.length);
-    return;
-  }
-  for_each_slot(waiting, [&](std::uint8_t slot) {
-    for_each_cut(arrival, slot,
-                 [&](const Arrival& next) { arrive(departure, next, waiting & ~bit(slot)); });
-  });
-}
-
-void Edges::add(const Departure& departure, DistState to, std::size_t dim, std::int64_t length) {
-  ends_.push_back(to);
-  close(departure, ends_.size() - 1, dim, length);
-}
-
-void Edges::close(const Departure& departure, std::size_t first, std::size_t dim,
-                  std::int64_t length) {
+void Edges::add(const Departure& departure, const Ends& ends, std::size_t dim,
+                std::int64_t length) {
   const std::int64_t bytes = space_.bytes_with(view_, departure.dim, departure.length, dim, length);
   const StepCost cost = cost_of(departure.kind, rates_[departure.slots], view_.bytes, bytes);
-  edges_.push_back({cost.picoseconds, peak_of(view_.bytes, bytes),
-                    static_cast<std::uint32_t>(first),
-                    static_cast<std::uint32_t>(ends_.size() - first)});
+  edges_.push_back({cost.picoseconds, peak_of(view_.bytes, bytes), ends});
 }
 
 }  // namespace tegula

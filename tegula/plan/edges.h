@@ -15,21 +15,18 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "tegula/plan/dist_state.h"
+#include "tegula/plan/ends.h"
 #include "tegula/plan/step_cost.h"
 
 namespace tegula {
 
-// One step that may end in any of several states, which differ only in the order of the axes that
-// move.
 struct Edge {
   std::int64_t picoseconds = 0;
   std::int64_t peak_bytes = 0;
-  std::uint32_t first = 0;  // of its ends
-  std::uint32_t count = 0;
+  Ends ends;
 };
 
 class Edges {
@@ -40,12 +37,8 @@ class Edges {
   // By the slots of a group.
   const std::vector<Rates>& rates() const { return rates_; }
 
-  // All edges from a state; valid until the next call. O(ends).
+  // All edges from a state; valid until the next call. O(edges).
   const std::vector<Edge>& from(DistState state);
-  // Of an edge that the last call gave.
-  std::span<const DistState> ends(const Edge& edge) const {
-    return {ends_.data() + edge.first, edge.count};
-  }
 
  private:
   using Slots = std::uint32_t;  // one bit each
@@ -56,14 +49,10 @@ class Edges {
     std::size_t dim;  // that they leave; none: kNoDim
     std::int64_t length;
   };
-  // A dim to which axes come, one after the other.
-  struct Arrival {
+  // A place behind the first axes that cut a dim.
+  struct Place {
     std::size_t dim;
     std::size_t count;
-    std::int64_t length;
-    bool is_as_from;  // so far the dim is cut as at an end
-    bool is_as_to;
-    DistState state;
   };
   static constexpr std::size_t kNoDim = StateSpace::kMostDims;
 
@@ -75,27 +64,21 @@ class Edges {
   bool can_owe_in_the_end(std::uint8_t slot) const;
   bool can_act_together(Slots slots) const;
   void go_to_dims(const Departure& departure);
-  void reorder(Slots slots, std::size_t dim, std::size_t first);
-  void go_to_evenly(const Departure& departure, std::size_t dim, std::size_t count,
-                    std::uint64_t unlike);
-  Arrival arrival_at(std::size_t dim, std::size_t count) const;
-  // Calls visit(arrival) for every way to let the slot come next.
-  template <class Visit>
-  void for_each_cut(const Arrival& arrival, std::uint8_t slot, Visit visit) const;
-  void arrive(const Departure& departure, const Arrival& arrival, Slots waiting);
-  void add(const Departure& departure, DistState to, std::size_t dim = kNoDim,
+  void reorder(Slots slots, Place place);
+  // All axes cut evenly, in any order but for those that `not_first` begins.
+  void go_to_evenly(const Departure& departure, Place place, std::uint8_t not_first);
+  // The first of them cut as an end of the way has it, but do not begin with `unlike`; the others
+  // cut evenly.
+  void go_to_cuts_of_ends(const Departure& departure, Place place, StateSpace::Cutter unlike);
+  void add(const Departure& departure, const Ends& ends, std::size_t dim = kNoDim,
            std::int64_t length = 0);
-  // Ends from `first` on are those of a new edge.
-  void close(const Departure& departure, std::size_t first, std::size_t dim, std::int64_t length);
 
   const StateSpace& space_;
-  std::vector<Rates> rates_;                        // by the slots of a group
-  std::vector<std::vector<std::uint64_t>> orders_;  // likewise: the bits of their places 0, 1, ...
+  std::vector<Rates> rates_;  // by the slots of a group
   DistState state_;
   StateSpace::View view_;
   int owed_class_ = -1;
   std::vector<Edge> edges_;
-  std::vector<DistState> ends_;
 };
 
 }  // namespace tegula

@@ -15,10 +15,11 @@ constexpr std::size_t kReplicas = StateSpace::kReplicate;
 constexpr std::size_t kFirstDebt = StateSpace::kOwedAtFrom;
 constexpr std::size_t kSecondDebt = StateSpace::kOwedAtTo;
 constexpr std::int64_t kNever = -1;
-// States to look back from before the first question and for each question that asks for more:
-// tried on random pairs over four axes, where the search takes about as long as this one then.
+// States to look back from before the first question, unless the start is reached earlier, and how
+// many questions that ask for more it takes to look back from another: tried on random pairs over
+// four axes.
 constexpr std::size_t kAtFirst = 100;
-constexpr std::size_t kAtATime = 1;
+constexpr std::uint32_t kQuestions = 4;
 
 std::uint8_t first_of(std::uint32_t slots) {
   return static_cast<std::uint8_t>(std::countr_zero(slots));
@@ -38,8 +39,10 @@ std::size_t whereabouts(std::uint8_t symbol) {
 RemainingTime::RemainingTime(const StateSpace& space, const std::vector<Rates>& rates)
     : space_(space), rates_(rates) {
   fill_tables();
+  fill_least_since_start();
   meet(nodes_.number_of(StateSpace::without_order(space.to())), 0);
-  settle(kAtFirst);
+  const DistState start = StateSpace::without_order(space.from());
+  for (std::size_t i = 0; i < kAtFirst && !is_settled(start); ++i) settle_next();
 }
 
 void RemainingTime::fill_tables() {
@@ -54,11 +57,52 @@ void RemainingTime::fill_tables() {
     lengths_.back().reserve(rates_.size());
     for (const Rates& group : rates_) lengths_.back().push_back(divided(dim.length, group.ranks));
   }
-  for (Slots slots = 0; slots < rates_.size(); ++slots) {
-    DistState ones;
-    for_each_slot(slots, [&](std::uint8_t slot) { ones = StateSpace::with(ones, slot, 1); });
-    ones_.push_back(ones.bits);
+}
+
+// Axes that have left the place they had at the start (a dim, one kind of reduction that they owe)
+// did so in steps that send, and a step moves axes of one place only. An axis that owes something
+// else in the end is not counted, since it may get there without sending.
+//
+// Law: no edge makes it greater by more than the edge takes.
+void RemainingTime::fill_least_since_start() {
+  std::int64_t whole = space_.other_bytes();
+  for (const StateSpace::Dim& dim : space_.dims()) whole *= dim.length;
+  const Slots all = static_cast<Slots>(rates_.size() - 1);
+  const std::int64_t least_tile = whole / rates_[all].ranks;
+  std::vector<std::size_t> first_place(space_.slot_count(), kReplicas);
+  std::vector<std::int64_t> to_leave(space_.slot_count(), 0);
+  for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
+    const std::uint8_t symbol = StateSpace::symbol_of(space_.from(), slot);
+    if (symbol == kReplicas || space_.goal_of(slot) == kSecondDebt) continue;
+    const Slots own = 1U << slot;
+    const bool owes = symbol == kFirstDebt;
+    const std::int64_t tile = owes ? whole / rates_[all & ~own].ranks : least_tile;
+    first_place[slot] = owes ? kFirstDim + StateSpace::kMostDims +
+                                   static_cast<std::size_t>(space_.owed_op(slot, symbol))
+                             : whereabouts(symbol);
+    to_leave[slot] = time_of(rates_[own], 1, tile - tile / rates_[own].ranks, least_tile);
   }
+  for (Slots left = 0; left <= all; ++left) {
+    std::int64_t time = 0;
+    for_each_slot(left, [&](std::uint8_t slot) {
+      std::int64_t together = 0;  // with others of its place, counted already
+      for_each_slot(left & ((1U << slot) - 1), [&](std::uint8_t other) {
+        if (first_place[other] == first_place[slot]) together = std::max(together, to_leave[other]);
+      });
+      time += std::max<std::int64_t>(0, to_leave[slot] - together);
+    });
+    least_since_start_.push_back(time);
+  }
+}
+
+std::int64_t RemainingTime::since_start(DistState state) const {
+  const std::uint64_t changed = state.bits ^ StateSpace::without_order(space_.from()).bits;
+  Slots left = 0;
+  for (std::uint8_t slot = 0; slot < space_.slot_count(); ++slot) {
+    const std::uint64_t bits = changed >> (StateSpace::kSlotBits * slot) & StateSpace::kSlotMask;
+    left |= static_cast<Slots>(bits != 0) << slot;
+  }
+  return least_since_start_[left];
 }
 
 bool RemainingTime::is_settled(DistState state) const {
@@ -67,27 +111,30 @@ bool RemainingTime::is_settled(DistState state) const {
 }
 
 std::int64_t RemainingTime::so_far(DistState state) const {
-  const auto number = nodes_.find(StateSpace::without_order(state));
-  if (number == StateMap<Node>::kNone || !nodes_[number].is_settled) return farthest_;
-  return nodes_[number].time;
+  const DistState without_order = StateSpace::without_order(state);
+  const auto number = nodes_.find(without_order);
+  if (number != StateMap<Node>::kNone && nodes_[number].is_settled) return nodes_[number].time;
+  return std::max<std::int64_t>(0, least_ - since_start(without_order));
 }
 
 std::int64_t RemainingTime::sharpened(DistState state) {
-  if (!is_settled(StateSpace::without_order(state))) settle(kAtATime);
+  if (!is_settled(StateSpace::without_order(state)) && ++questions_ % kQuestions == 0) {
+    settle_next();
+  }
   return so_far(state);
 }
 
-void RemainingTime::settle(std::size_t count) {
-  while (count > 0 && !queue_.empty()) {
+void RemainingTime::settle_next() {
+  while (!queue_.empty()) {
     std::pop_heap(queue_.begin(), queue_.end());
     const Waiting next = queue_.back();
     queue_.pop_back();
     Node& node = nodes_[next.node];
     if (node.is_settled) continue;
     node.is_settled = true;
-    --count;
-    farthest_ = next.time;
-    look_back(nodes_.state(next.node), next.time);
+    look_back(nodes_.state(next.node), node.time);
+    least_ = queue_.empty() ? next.least : queue_.front().least;
+    return;
   }
 }
 
@@ -95,7 +142,7 @@ void RemainingTime::meet(std::uint32_t number, std::int64_t time) {
   Node& node = nodes_[number];
   if (node.is_met && node.time <= time) return;
   node = {time, true, false};
-  queue_.push_back({time, number});
+  queue_.push_back({time + since_start(nodes_.state(number)), number});
   std::push_heap(queue_.begin(), queue_.end());
 }
 
@@ -125,6 +172,8 @@ void RemainingTime::look_back(DistState state, std::int64_t time) {
     const Slots arrived = arrived_at(dim);
     for (Slots slots = arrived; slots != 0; slots = (slots - 1) & arrived) {
       if (!can_act_together(slots)) continue;
+      length_left_ = length_of(dim, at_[to] & ~slots, state_);
+      if (length_left_ == kNever) continue;
       look_back_to_debts(slots, to);
       look_back_to_dims(slots, to);
       if ((slots & (slots - 1)) != 0) continue;
@@ -151,7 +200,7 @@ RemainingTime::Slots RemainingTime::arrived_at(std::size_t dim) const {
 void RemainingTime::look_back_to_dims(Slots slots, Whereabouts to) {
   for (Whereabouts from = kFirstDim; from < kFirstDim + lengths_.size(); ++from) {
     if (from == to) continue;
-    choose_cuts({to == kReplicas ? kGather : kTurn, slots, from, to}, slots, state_);
+    choose_cuts({to == kReplicas ? kGather : kTurn, slots, from, to});
   }
 }
 
@@ -182,7 +231,7 @@ void RemainingTime::look_back_from_debt(Whereabouts debt) {
     meet({kOwe, slots, kReplicas, debt}, StateSpace::with(state_, slot, StateSpace::kReplicate));
     if (space_.owed_op(slot, static_cast<std::uint8_t>(debt)) == ReduceOp::Sum) {
       for (std::size_t dim = 0; dim < lengths_.size(); ++dim) {
-        choose_cuts({kPad, slots, kFirstDim + dim, debt}, slots, state_);
+        choose_cuts({kPad, slots, kFirstDim + dim, debt});
       }
     }
     if (debt != kSecondDebt || first == nullptr) return;
@@ -199,27 +248,35 @@ void RemainingTime::look_back_to_other_cuts(std::size_t dim) {
   const Slots arrived = arrived_at(dim);
   for (Slots slots = arrived; slots != 0; slots = (slots - 1) & arrived) {
     const StepKind kind = (slots & (slots - 1)) == 0 ? kTurn : StepKind::Permute;
-    if (can_act_together(slots)) choose_cuts({kind, slots, place, place}, slots, state_);
+    if (can_act_together(slots)) choose_cuts({kind, slots, place, place});
   }
 }
 
-void RemainingTime::choose_cuts(const Arrival& arrival, Slots waiting, DistState before) {
+// All even; or, where the dim is not cut evenly at the start, the first of those that cut it then
+// as they did. Axes that come from the dim that they are in cut it in another way now.
+void RemainingTime::choose_cuts(const Arrival& arrival) {
   const std::size_t dim = arrival.from - kFirstDim;
+  const std::uint64_t even = StateSpace::shard_symbol(dim, StateSpace::kEven);
+  const std::uint64_t others = state_.bits & ~(kOnes[arrival.slots] * StateSpace::kSymbolMask);
+  DistState before{others | kOnes[arrival.slots] * even};
   if (space_.is_even(dim)) {
-    const std::uint8_t symbol = StateSpace::shard_symbol(dim, StateSpace::kEven);
-    const std::uint64_t others = before.bits & ~(ones_[waiting] * StateSpace::kSymbolMask);
-    meet(arrival, {others | ones_[waiting] * symbol});
-    return;
-  }
-  if (waiting == 0) {
     meet(arrival, before);
     return;
   }
-  const std::uint8_t slot = first_of(waiting);
-  for (StateSpace::CutOf cut : {StateSpace::kEven, StateSpace::kCutOfFrom}) {
-    const std::uint8_t symbol = StateSpace::shard_symbol(dim, cut);
-    if (!space_.can_cut({slot, symbol}) || symbol == StateSpace::symbol_of(state_, slot)) continue;
-    choose_cuts(arrival, waiting & (waiting - 1), StateSpace::with(before, slot, symbol));
+  Slots even_now = 0;
+  for_each_slot(arrival.slots, [&](std::uint8_t slot) {
+    if (StateSpace::symbol_of(state_, slot) == even) even_now |= 1U << slot;
+  });
+  if (even_now == 0) meet(arrival, before);
+  const StateSpace::Row& row = space_.dims()[dim].from;
+  for (std::uint8_t place = 0; place < row.count; ++place) {
+    const auto [slot, symbol] = row.cutters[place];
+    const bool comes = (arrival.slots >> slot & 1U) != 0;
+    if (StateSpace::symbol_of(state_, slot) == symbol ? comes : !comes) return;
+    if (!comes || symbol == even) continue;
+    before = StateSpace::with(before, slot, symbol);
+    even_now &= ~(1U << slot);
+    if (even_now == 0) meet(arrival, before);
   }
 }
 
@@ -227,14 +284,10 @@ void RemainingTime::meet(const Arrival& arrival, DistState before) {
   std::int64_t bytes = space_.other_bytes();
   for (std::size_t dim = 0; dim < lengths_.size(); ++dim) {
     const Whereabouts place = kFirstDim + dim;
-    const bool comes = place == arrival.from;
-    const bool leaves = place == arrival.to;
-    if (!comes && !leaves) {
-      bytes *= length_at_[dim];
-      continue;
-    }
-    const Slots slots = comes ? at_[place] | arrival.slots : at_[place] & ~arrival.slots;
-    const std::int64_t length = length_of(dim, slots, before);
+    const std::int64_t length = place == arrival.from
+                                    ? length_of(dim, at_[place] | arrival.slots, before)
+                                : place == arrival.to ? length_left_
+                                                      : length_at_[dim];
     if (length == kNever) return;
     bytes *= length;
   }
@@ -249,16 +302,19 @@ void RemainingTime::meet(const Arrival& arrival, DistState before) {
 std::int64_t RemainingTime::length_of(std::size_t dim, Slots slots, DistState state) const {
   if (space_.is_even(dim)) return lengths_[dim][slots];
   const std::uint8_t even = StateSpace::shard_symbol(dim, StateSpace::kEven);
+  const std::uint64_t unlike =
+      (state.bits ^ kOnes[slots] * even) & kOnes[slots] * StateSpace::kSymbolMask;
+  if (unlike == 0) return lengths_[dim][slots];
   Slots special = 0;
   for_each_slot(slots, [&](std::uint8_t slot) {
-    if (StateSpace::symbol_of(state, slot) != even) special |= 1U << slot;
+    if (StateSpace::symbol_of({unlike}, slot) != 0) special |= 1U << slot;
   });
-  if (special == 0) return lengths_[dim][slots];
   for (const StateSpace::Row* row : {&space_.dims()[dim].from, &space_.dims()[dim].to}) {
     Slots first = 0;  // that cut as this end has it
     for (std::uint8_t place = 0; place < row->count; ++place) {
       const StateSpace::Cutter cutter = row->cutters[place];
-      if (StateSpace::symbol_of(state, cutter.slot) != cutter.symbol) break;
+      const bool is_here = (slots >> cutter.slot & 1U) != 0;
+      if (!is_here || StateSpace::symbol_of(state, cutter.slot) != cutter.symbol) break;
       first |= 1U << cutter.slot;
       if ((special & ~first) != 0) continue;
       return divided(space_.cut_length(0, cutter), rates_[slots & ~first].ranks);

@@ -1,7 +1,9 @@
-// Dijkstra's algorithm, led by a lower bound on the time that remains (A*), with lazy deletion. The
-// bound gets sharper while the search goes on: a state whose turn comes is asked for again, and
-// waits once more if it turns out to be farther. A state that cannot beat the best way to the goal
-// so far is not queued. Ties are broken by numbers alone, so that all ranks find the same way.
+// Dijkstra's algorithm, led by a lower bound on the time that remains (A*), with lazy deletion.
+// What waits is not a state but an edge: all its ends have one cost and one bound, and most edges
+// never get their turn, so their ends are never listed. The bound gets sharper while the search
+// goes on: an edge whose turn comes asks again, and waits once more if its ends turn out to be
+// farther from the goal. An edge that cannot beat the best way to the goal so far is not queued.
+// Ties are broken by numbers alone, so that all ranks find the same way.
 #include "tegula/plan/search.h"
 
 #include <algorithm>
@@ -17,11 +19,16 @@ namespace {
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();  // no node
 
+// A state that was reached.
 struct Node {
   std::int64_t cost = kUnknown;
-  std::int64_t remaining = kUnknown;
   std::uint32_t parent = kNone;
-  bool is_sharpened = false;
+};
+
+// An edge that may be taken.
+struct OpenEdge {
+  Ends ends;
+  std::uint32_t parent = kNone;
 };
 
 struct NothingRemains {
@@ -30,14 +37,14 @@ struct NothingRemains {
 };
 
 struct Waiting {
-  std::int64_t least;  // time of a way through the node
-  std::int64_t cost;   // up to it
-  std::uint32_t node;
+  std::int64_t least;  // time of a way over the edge
+  std::int64_t cost;   // up to its ends
+  std::uint32_t edge;
   // For a heap with the least on top; of equals the one that is farthest on its way, then the one
   // met first.
   bool operator<(const Waiting& other) const {
     if (least != other.least) return least > other.least;
-    return cost != other.cost ? cost < other.cost : node > other.node;
+    return cost != other.cost ? cost < other.cost : edge > other.edge;
   }
 };
 
@@ -50,33 +57,40 @@ class Search {
   // no way.
   template <class Onward, class Remaining>
   bool run(Onward onward, Remaining remaining) {
-    const auto meet = [&](std::uint32_t number, std::int64_t cost, std::uint32_t parent) {
-      Node& node = nodes_[number];
-      if (cost >= node.cost) return;
-      if (node.remaining == kUnknown) node.remaining = remaining.so_far(nodes_.state(number));
-      node.cost = cost;
-      node.parent = parent;
-      if (cost + node.remaining < nodes_[goal_].cost || number == goal_) queue(number);
+    const auto open = [&](const Ends& ends, std::int64_t cost, std::uint32_t parent) {
+      Node& goal = nodes_[goal_];
+      const std::int64_t least = cost + remaining.so_far(ends.behind);
+      if (least >= goal.cost || is_reached(ends, cost)) return;
+      if (contains(ends, space_.to())) {
+        goal = {cost, parent};
+        return;
+      }
+      queue(least, cost, static_cast<std::uint32_t>(open_.size()));
+      open_.push_back({ends, parent});
     };
     goal_ = nodes_.number_of(space_.to());
-    meet(nodes_.number_of(space_.from()), 0, kNone);
-    while (!queue_.empty()) {
+    open({space_.from()}, 0, kNone);
+    while (!queue_.empty() && queue_.front().least < nodes_[goal_].cost) {
+      const Waiting next = queue_.front();
+      const OpenEdge taken = open_[next.edge];
       std::pop_heap(queue_.begin(), queue_.end());
-      const auto [least, cost, number] = queue_.back();
       queue_.pop_back();
-      if (number == goal_) return true;
-      if (cost > nodes_[number].cost) continue;
-      if (has_become_farther(number, remaining)) {
-        queue(number);
+      const std::int64_t least = next.cost + remaining.sharpened(taken.ends.behind);
+      if (least > next.least) {
+        queue(least, next.cost, next.edge);
         continue;
       }
-      for (const Edge& edge : edges_.from(nodes_.state(number))) {
-        const std::int64_t next = onward(cost, edge);
-        if (next >= nodes_[goal_].cost) continue;
-        for (DistState end : edges_.ends(edge)) meet(nodes_.number_of(end), next, number);
-      }
+      for_each_state(taken.ends, [&](DistState state) {
+        const std::uint32_t number = nodes_.number_of(state);
+        if (next.cost >= nodes_[number].cost) return;
+        nodes_[number] = {next.cost, taken.parent};
+        for (const Edge& onward_edge : edges_.from(state)) {
+          const std::int64_t cost = onward(next.cost, onward_edge);
+          if (cost < nodes_[goal_].cost) open(onward_edge.ends, cost, number);
+        }
+      });
     }
-    return false;
+    return nodes_[goal_].cost != kUnknown;
   }
 
   const std::vector<Rates>& rates() const { return edges_.rates(); }
@@ -92,26 +106,26 @@ class Search {
   }
 
  private:
-  void queue(std::uint32_t number) {
-    const Node& node = nodes_[number];
-    queue_.push_back({node.cost + node.remaining, node.cost, number});
+  void queue(std::int64_t least, std::int64_t cost, std::uint32_t edge) {
+    queue_.push_back({least, cost, edge});
     std::push_heap(queue_.begin(), queue_.end());
   }
 
-  // Asked once for each state whose turn has come: it pays to know more before going on from it.
-  template <class Remaining>
-  bool has_become_farther(std::uint32_t number, Remaining& remaining) {
-    Node& node = nodes_[number];
-    if (node.is_sharpened) return false;
-    node.is_sharpened = true;
-    const std::int64_t before = node.remaining;
-    node.remaining = remaining.sharpened(nodes_.state(number));
-    return node.remaining > before;
+  // All of them, at no higher cost.
+  bool is_reached(const Ends& ends, std::int64_t cost) const {
+    bool is_reached = true;
+    for_each_state(ends, [&](DistState state) {
+      if (!is_reached) return;
+      const std::uint32_t number = nodes_.find(state);
+      is_reached = number != StateMap<Node>::kNone && nodes_[number].cost <= cost;
+    });
+    return is_reached;
   }
 
   const StateSpace& space_;
   Edges edges_;
   StateMap<Node> nodes_;
+  std::vector<OpenEdge> open_;
   std::vector<Waiting> queue_;
   std::uint32_t goal_ = kNone;
 };

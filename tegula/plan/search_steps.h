@@ -2,9 +2,11 @@
 // that they make, and sets of slots.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
+#include "tegula/plan/dist_state.h"
 #include "tegula/plan/transition.h"
 
 namespace tegula {
@@ -22,6 +24,21 @@ inline constexpr StepKind kOwe = *step_kind(PlacementKind::Replicate, PlacementK
 template <class Visit>
 void for_each_slot(std::uint32_t slots, Visit visit) {
   for (; slots != 0; slots &= slots - 1) visit(static_cast<std::uint8_t>(std::countr_zero(slots)));
+}
+
+// By slots: 1 as the symbol of each. Times some bits: the same bits for each.
+inline constexpr auto kOnes = [] {
+  std::array<std::uint64_t, 1U << StateSpace::kMostSlots> ones{};
+  for (std::size_t slots = 0; slots < ones.size(); ++slots) {
+    for (std::size_t slot = 0; slot < StateSpace::kMostSlots; ++slot) {
+      ones[slots] |= std::uint64_t{slots >> slot & 1U} << StateSpace::kSlotBits * slot;
+    }
+  }
+  return ones;
+}();
+
+constexpr std::uint64_t place_bits(std::uint8_t slot, std::uint64_t place) {
+  return place << (StateSpace::kSlotBits * slot + StateSpace::kSymbolBits);
 }
 
 }  // namespace tegula

@@ -18,7 +18,9 @@ class StateMap {
   using Number = std::uint32_t;
   static constexpr Number kNone = std::numeric_limits<Number>::max();
 
-  StateMap() : places_(std::size_t{1} << kFirstBits, kNone) { entries_.reserve(256); }
+  StateMap() : places_(std::size_t{1} << kFirstBits, kNone) {
+    entries_.reserve(std::size_t{1} << (kFirstBits - 1));
+  }
 
   // Of the state; a new one gets a default value.
   Number number_of(DistState state) {
@@ -38,7 +40,7 @@ class StateMap {
   DistState state(Number number) const { return entries_[number].state; }
 
  private:
-  static constexpr unsigned kFirstBits = 9;
+  static constexpr unsigned kFirstBits = 11;
   struct Entry {
     DistState state;
     Value value;

@@ -26,10 +26,10 @@ TEST(RemainingTimeLaw, NoEdgeShortensItByMoreThanItTakes) {
       const std::int64_t here = remaining.so_far(state);
       std::vector<DistState> ends;
       for (const Edge& edge : edges.from(state)) {
-        for (DistState end : edges.ends(edge)) {
+        for_each_state(edge.ends, [&](DistState end) {
           ASSERT_LE(here, edge.picoseconds + remaining.so_far(end)) << from << " -> " << to;
           ends.push_back(end);
-        }
+        });
       }
       EXPECT_GE(remaining.sharpened(state), here);
       if (ends.empty()) break;
