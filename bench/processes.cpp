@@ -18,6 +18,9 @@
 #include "tegula/base/launch.h"
 
 namespace tegula::bench {
+
+using namespace inner;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -29,6 +29,9 @@
 #include "tegula/tensor/name_patterns.h"
 
 namespace tegula::python {
+
+using namespace inner;
+
 namespace {
 
 using Unlocked = py::call_guard<py::gil_scoped_release>;
@@ -396,7 +399,7 @@ py::object reduction_of(const CommEntry& entry) {
 void bind_log(py::module_& module) {
   py::class_<CommEntry>(module, "CommEntry", "One collective, send or recv of this rank.")
       .def_property_readonly(
-          "kind", [](const CommEntry& entry) { return std::string(comm::name_of(entry.kind)); })
+          "kind", [](const CommEntry& entry) { return std::string(name_of(entry.kind)); })
       .def_readonly("axis", &CommEntry::axis)
       .def_readonly("ranks", &CommEntry::ranks)
       .def_readonly("bytes", &CommEntry::bytes)

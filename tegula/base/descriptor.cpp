@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace tegula {
+namespace tegula::inner {
 
 Descriptor::~Descriptor() {
   if (number_ >= 0) close(number_);
@@ -24,4 +24,4 @@ bool is_same_user(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -1,7 +1,7 @@
 // A file descriptor or socket that is closed with its owner, and who is at its other end.
 #pragma once
 
-namespace tegula {
+namespace tegula::inner {
 
 class Descriptor {
  public:
@@ -19,4 +19,4 @@ class Descriptor {
 // Whether the process at the other end of a Unix socket runs as the same user.
 bool is_same_user(int socket);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace tegula {
+namespace tegula::inner {
 
 // Finalizer of MurmurHash3: every input bit reaches every output bit.
 inline std::uint64_t mix_bits(std::uint64_t bits) {
@@ -40,4 +40,4 @@ class Hasher {
   std::uint64_t state_ = 0x7465'6775'6c61ULL;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace tegula::launch {
+namespace tegula::inner::launch {
 
 void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
@@ -14,4 +14,4 @@ void set_launch(const Place& place) {
   set_variable(kJob, place.job);
 }
 
-}  // namespace tegula::launch
+}  // namespace tegula::inner::launch

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tegula::launch {
+namespace tegula::inner::launch {
 
 // The place of a process in its job.
 inline constexpr const char* kRank = "TEGULA_RANK";
@@ -35,4 +35,4 @@ struct Place {
 void set_launch(const Place& place);
 void set_variable(const char* name, const std::string& value);
 
-}  // namespace tegula::launch
+}  // namespace tegula::inner::launch

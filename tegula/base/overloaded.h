@@ -6,7 +6,7 @@
 // an answer for it.
 #pragma once
 
-namespace tegula {
+namespace tegula::inner {
 
 template <class... Cases>
 struct Overloaded : Cases... {
@@ -15,4 +15,4 @@ struct Overloaded : Cases... {
 template <class... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
 
-}  // namespace tegula
+}  // namespace tegula::inner

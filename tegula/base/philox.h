@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-namespace tegula {
+namespace tegula::inner {
 
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
@@ -56,4 +56,4 @@ constexpr RandomBits random_bits(std::uint64_t seed, std::uint64_t low, std::uin
   return {block[0] | std::uint64_t{block[1]} << 32, block[2] | std::uint64_t{block[3]} << 32};
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace tegula {
+namespace tegula::inner {
 
 constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
@@ -18,4 +18,4 @@ constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
                                                 : product;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

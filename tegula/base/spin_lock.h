@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-namespace tegula {
+namespace tegula::inner {
 
 // For std::lock_guard.
 class SpinLock {
@@ -18,4 +18,4 @@ class SpinLock {
   std::atomic<bool> is_held_ = false;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -15,7 +15,7 @@
 
 #include "tegula/comm/shm/blocks.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 constexpr std::int64_t kLarge = 1 << 20;
@@ -195,4 +195,4 @@ at::Tensor Buffers::empty(at::IntArrayRef sizes, at::ScalarType dtype) {
 
 std::int64_t Buffers::kept() const { return pool_->kept(); }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

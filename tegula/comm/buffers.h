@@ -10,11 +10,11 @@
 
 #include <memory>
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 class Blocks;
 }
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 // Any thread. Tensors may outlive the object.
 class Buffers {
@@ -39,4 +39,4 @@ class Buffers {
   std::shared_ptr<Shelf> shelf_;
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

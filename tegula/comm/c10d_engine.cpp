@@ -17,7 +17,7 @@
 #include "tegula/comm/flat_layout.h"
 #include "tegula/comm/reduce.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 using Bytes = std::int64_t;
@@ -444,4 +444,4 @@ std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backe
   return std::make_unique<C10dEngine>(std::move(backend), std::move(options));
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -9,7 +9,7 @@
 
 #include "tegula/comm/engine.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 struct C10dOptions {
   std::string engine;  // its name, for users
@@ -21,4 +21,4 @@ struct C10dOptions {
 std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend,
                                          C10dOptions options);
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

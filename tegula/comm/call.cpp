@@ -7,35 +7,39 @@
 #include "tegula/base/hash.h"
 #include "tegula/base/text.h"
 
-namespace tegula::comm {
+namespace tegula {
 
-std::string_view name_of(Kind kind) {
+std::string_view name_of(CommKind kind) {
   switch (kind) {
-    case Kind::AllReduce:
+    case CommKind::AllReduce:
       return "all_reduce";
-    case Kind::AllGather:
+    case CommKind::AllGather:
       return "all_gather";
-    case Kind::ReduceScatter:
+    case CommKind::ReduceScatter:
       return "reduce_scatter";
-    case Kind::AllToAll:
+    case CommKind::AllToAll:
       return "all_to_all";
-    case Kind::Broadcast:
+    case CommKind::Broadcast:
       return "broadcast";
-    case Kind::Scatter:
+    case CommKind::Scatter:
       return "scatter";
-    case Kind::Gather:
+    case CommKind::Gather:
       return "gather";
-    case Kind::Permute:
+    case CommKind::Permute:
       return "permute";
-    case Kind::Barrier:
+    case CommKind::Barrier:
       return "barrier";
-    case Kind::Send:
+    case CommKind::Send:
       return "send";
-    case Kind::Recv:
+    case CommKind::Recv:
       return "recv";
   }
   return "?";
 }
+
+}  // namespace tegula
+
+namespace tegula::inner::comm {
 
 void Call::List::assign(std::span<const std::int64_t> source) {
   count = static_cast<std::uint32_t>(source.size());
@@ -165,4 +169,4 @@ std::string Call::to_string() const {
   return name + "(" + join(arguments) + "), call " + std::to_string(sequence_);
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

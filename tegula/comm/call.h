@@ -10,9 +10,9 @@
 #include "tegula/placement/reduce_op.h"
 #include "tegula/spec/dtype.h"
 
-namespace tegula::comm {
+namespace tegula {
 
-enum class Kind : std::uint8_t {
+enum class CommKind : std::uint8_t {
   AllReduce,
   AllGather,
   ReduceScatter,
@@ -26,7 +26,13 @@ enum class Kind : std::uint8_t {
   Recv,
 };
 
-std::string_view name_of(Kind kind);
+std::string_view name_of(CommKind kind);
+
+}  // namespace tegula
+
+namespace tegula::inner::comm {
+
+using Kind = CommKind;
 
 // A plain value that fits in shared memory. Lists longer than the room are cut for display but
 // count whole in the fingerprint.
@@ -94,4 +100,4 @@ class Call {
   bool has_op_ = false;
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

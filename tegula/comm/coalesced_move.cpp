@@ -4,7 +4,7 @@
 #include "tegula/base/error.h"
 #include "tegula/comm/move.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 // make(i) for each of `count` tensors.
@@ -117,4 +117,4 @@ std::vector<at::Tensor> CoalescedMove::run(Engine& engine) const {
   return results;
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

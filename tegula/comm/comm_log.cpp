@@ -13,7 +13,9 @@
 
 namespace tegula {
 
-namespace comm {
+using namespace inner;
+
+namespace inner::comm {
 
 void LogBook::open(CommLog& log) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -49,7 +51,7 @@ std::shared_ptr<LogLine> LogBook::write(CommEntry entry) {
   return line;
 }
 
-}  // namespace comm
+}  // namespace inner::comm
 
 namespace {
 

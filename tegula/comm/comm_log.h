@@ -29,12 +29,10 @@
 
 namespace tegula {
 
-namespace comm {
+namespace inner::comm {
 class LogBook;
 struct LogLine;
-}  // namespace comm
-
-using CommKind = comm::Kind;
+}  // namespace inner::comm
 
 // One call of a Group: a collective, a send or a recv.
 struct CommEntry {
@@ -98,10 +96,10 @@ class CommLog {
   std::string summary() const { return tegula::to_string(totals()); }
 
  private:
-  friend class comm::LogBook;
-  std::shared_ptr<comm::LogBook> book_;
+  friend class inner::comm::LogBook;
+  std::shared_ptr<inner::comm::LogBook> book_;
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<comm::LogLine>> lines_;
+  std::vector<std::shared_ptr<inner::comm::LogLine>> lines_;
 };
 
 // Says what the calls of this thread are for, as long as it stands. Of several the innermost

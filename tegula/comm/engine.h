@@ -17,7 +17,7 @@
 #include "tegula/comm/piece.h"
 #include "tegula/comm/worker.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 // A collective is called by all members, in the same order, and by one thread of a member at a
 // time: on worker(), or under its lock. It returns when this member's results are complete and its
@@ -75,4 +75,4 @@ class Engine {
   virtual void message_async(const Message& message, OnEnd on_end) = 0;
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -11,7 +11,7 @@
 
 #include "tegula/comm/engine.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 struct EngineOptions {
   std::string group;                      // its name and ranks, for errors
@@ -33,4 +33,4 @@ std::unique_ptr<Engine> make_nccl_engine(const EngineOptions& options);
 // Moves nothing: results have the right shapes and undefined values.
 std::unique_ptr<Engine> make_fake_engine();
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

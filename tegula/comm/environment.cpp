@@ -11,7 +11,7 @@
 #include "tegula/base/launch.h"
 #include "tegula/base/text.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 class Reader {
@@ -161,4 +161,4 @@ Place place_in_environment() {
   return place_in([](const char* name) { return std::getenv(name); });
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 struct Place {
   std::string launcher = "none";  // "tegula run", "torchrun", "Open MPI", "MPICH", "Slurm"
@@ -34,4 +34,4 @@ Place place_in(const Variables& variables);
 // The process's own environment.
 Place place_in_environment();
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

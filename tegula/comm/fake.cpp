@@ -2,7 +2,7 @@
 // planning and simulation, with meta tensors or real ones.
 #include "tegula/comm/engines.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 class FakeEngine final : public Engine {
@@ -42,4 +42,4 @@ class FakeEngine final : public Engine {
 
 std::unique_ptr<Engine> make_fake_engine() { return std::make_unique<FakeEngine>(); }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -11,7 +11,7 @@
 
 #include "tegula/comm/piece.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 class FlatLayout {
  public:
@@ -95,4 +95,4 @@ std::vector<FlatLayout> layouts_by_rank(int ranks, std::span<const TensorPieces>
   return layouts;
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -5,7 +5,7 @@
 
 #include "tegula/base/table.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 constexpr const char* kVariable = "TEGULA_REPORT";
@@ -41,4 +41,4 @@ std::string GatherReport::to_string() const {
   return text.str();
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -9,7 +9,7 @@
 
 #include "tegula/comm/comm_log.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 class GatherReport {
  public:
@@ -25,4 +25,4 @@ class GatherReport {
   std::vector<CommTotal> totals_;
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

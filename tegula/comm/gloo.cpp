@@ -13,7 +13,7 @@
 #include "tegula/comm/c10d_engine.h"
 #include "tegula/comm/engines.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
@@ -78,4 +78,4 @@ std::unique_ptr<Engine> make_gloo_engine(const EngineOptions& options) {
   }
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

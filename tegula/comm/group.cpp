@@ -17,12 +17,14 @@
 
 namespace tegula {
 
+using namespace inner;
+
 using comm::GroupState;
 using comm::Kind;
 using comm::Move;
 using comm::Party;
 
-namespace comm {
+namespace inner::comm {
 
 struct PendingState {
   std::mutex mutex;
@@ -64,7 +66,7 @@ struct PendingState {
   }
 };
 
-}  // namespace comm
+}  // namespace inner::comm
 
 at::Tensor Pending::wait() const { return state_->wait().front(); }
 bool Pending::is_done() const { return state_->has_ended(); }

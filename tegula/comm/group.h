@@ -36,10 +36,10 @@ class Backend;
 
 namespace tegula {
 
-namespace comm {
+namespace inner::comm {
 struct GroupState;
 struct PendingState;
-}  // namespace comm
+}  // namespace inner::comm
 
 // The result of a call that may be under way. Copies mean the same call. Dropping it does not end
 // the call.
@@ -51,8 +51,8 @@ class Pending {
 
  private:
   friend class Group;
-  explicit Pending(std::shared_ptr<comm::PendingState> state) : state_(std::move(state)) {}
-  std::shared_ptr<comm::PendingState> state_;
+  explicit Pending(std::shared_ptr<inner::comm::PendingState> state) : state_(std::move(state)) {}
+  std::shared_ptr<inner::comm::PendingState> state_;
 };
 
 // The same of a call on a list of tensors.
@@ -64,8 +64,9 @@ class PendingList {
 
  private:
   friend class Group;
-  explicit PendingList(std::shared_ptr<comm::PendingState> state) : state_(std::move(state)) {}
-  std::shared_ptr<comm::PendingState> state_;
+  explicit PendingList(std::shared_ptr<inner::comm::PendingState> state)
+      : state_(std::move(state)) {}
+  std::shared_ptr<inner::comm::PendingState> state_;
 };
 
 // A tensor of a list, the dim along which it is joined or cut, and per-rank sizes along that dim;
@@ -181,10 +182,10 @@ class Group {
   Pending recv_with_shape_async(int from, int tag = 0) const;
   Pending barrier_async() const;
 
-  explicit Group(std::shared_ptr<comm::GroupState> state) : state_(std::move(state)) {}
+  explicit Group(std::shared_ptr<inner::comm::GroupState> state) : state_(std::move(state)) {}
 
  private:
-  std::shared_ptr<comm::GroupState> state_;
+  std::shared_ptr<inner::comm::GroupState> state_;
 };
 
 }  // namespace tegula

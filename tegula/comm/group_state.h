@@ -8,7 +8,7 @@
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/engine.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 class LogBook;
 
@@ -22,4 +22,4 @@ struct GroupState {
   std::shared_ptr<Engine> engine;
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -3,7 +3,7 @@
 // the reader looks again under the lock.
 #include "tegula/comm/known_meshes.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 constexpr std::size_t kLongestSearch = 16;
@@ -34,4 +34,4 @@ KnownMesh* KnownMeshes::find_or_add(const DeviceMesh& mesh) {
   return nullptr;
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

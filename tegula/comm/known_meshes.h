@@ -11,7 +11,7 @@
 #include "tegula/comm/group_state.h"
 #include "tegula/mesh/device_mesh.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 struct KnownMesh {
   explicit KnownMesh(const DeviceMesh& of) : mesh(of.with_owner(nullptr)), groups(of.ndim()) {}
@@ -40,4 +40,4 @@ class KnownMeshes {
   std::array<std::atomic<KnownMesh*>, kRoom> table_{};
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

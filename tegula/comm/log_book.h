@@ -10,7 +10,7 @@
 #include "tegula/comm/comm_log.h"
 #include "tegula/comm/gather_report.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 // One call, in all logs that stood when it was started.
 struct LogLine {
@@ -59,4 +59,4 @@ class LogTime {
   Clock::time_point begin_;
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

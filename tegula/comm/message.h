@@ -10,7 +10,7 @@
 #include "tegula/comm/piece.h"
 #include "tegula/comm/tensor_head.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 struct Message {
   Call call;  // its kind says which
@@ -26,4 +26,4 @@ struct Message {
   bool carries_shape() const { return head != nullptr || place_for != nullptr; }
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

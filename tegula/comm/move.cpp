@@ -13,7 +13,7 @@
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/reduce.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 using Shape = c10::SmallVector<std::int64_t, 8>;
@@ -389,4 +389,4 @@ Move message_move(const Party& party, Kind kind, const at::Tensor& tensor, int p
   return move;
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -13,7 +13,7 @@
 #include "tegula/comm/group.h"
 #include "tegula/comm/piece.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 class Buffers;
 
@@ -87,4 +87,4 @@ Move message_move(const Party& party, Kind kind, const at::Tensor& tensor, int p
 // UsageError if no message can go to that peer under that tag and carry its shape.
 Call shaped_message_call(const Party& party, Kind kind, int peer, int tag);
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

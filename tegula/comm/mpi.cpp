@@ -17,7 +17,7 @@
 #include "tegula/comm/shm/meeting.h"
 #include "tegula/comm/world_state.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -317,9 +317,11 @@ std::vector<int> places_on_host(MPI_Comm communicator, int size) {
 }
 
 }  // namespace
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm
 
 namespace tegula {
+
+using namespace inner;
 
 template <>
 World World::from_mpi(MPI_Comm communicator, const WorldOptions& options) {

@@ -14,7 +14,7 @@
 #include "tegula/comm/c10d_engine.h"
 #include "tegula/comm/engines.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 using WorkHandle = c10::intrusive_ptr<c10d::Work>;
@@ -120,4 +120,4 @@ std::unique_ptr<Engine> make_nccl_engine(const EngineOptions& options) {
                           {"nccl", options.group, options.timeout});
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -1,10 +1,10 @@
 #include "tegula/comm/engines.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 std::unique_ptr<Engine> make_mpi_engine(const EngineOptions&) {
   throw UsageError("this Tegula was built without MPI")
       .hint("install an MPI (Debian: libopenmpi-dev openmpi-bin) and build again");
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -1,6 +1,6 @@
 #include "tegula/comm/engines.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 std::unique_ptr<Engine> make_nccl_engine(const EngineOptions&) {
   throw UsageError("this Tegula was built without NCCL")
@@ -9,4 +9,4 @@ std::unique_ptr<Engine> make_nccl_engine(const EngineOptions&) {
           "Torch_DIR)");
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 // Calls visit(memory, bytes) for the stretches of contiguous memory that make up [begin, end).
@@ -218,4 +218,4 @@ void copy(const Piece& from, const Piece& to, std::int64_t begin, std::int64_t e
   });
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -8,7 +8,7 @@
 
 #include "tegula/spec/dtype.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 struct Piece {
   std::byte* base = nullptr;
@@ -52,4 +52,4 @@ inline void copy(const Piece& from, const Piece& to, Writing writing = Writing::
   copy(from, to, 0, from.bytes(), writing);
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

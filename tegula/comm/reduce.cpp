@@ -17,7 +17,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 template <class T>
@@ -374,4 +374,4 @@ void check_reducible(DType dtype, ReduceOp op) {
   combine(dtype, op, nothing, nullptr, 0);
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -9,7 +9,7 @@
 #include "tegula/placement/reduce_op.h"
 #include "tegula/spec/dtype.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 // UsageError if the elements have no such reduction: bitwise ones of fractions, min and max of
 // complex numbers, avg of whole numbers.
@@ -24,4 +24,4 @@ void combine(DType dtype, ReduceOp op, std::span<const void* const> from, void* 
 void combine_into(DType dtype, ReduceOp op, std::span<const void* const> from,
                   std::span<void* const> to, std::int64_t count, Writing writing);
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

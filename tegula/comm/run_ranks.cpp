@@ -13,6 +13,8 @@
 
 namespace tegula {
 
+using namespace inner;
+
 using comm::WorldState;
 
 namespace {

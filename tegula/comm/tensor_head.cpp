@@ -7,7 +7,7 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -62,4 +62,4 @@ TensorMeta meta_in(std::span<const std::byte> memory) {
   return meta;
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

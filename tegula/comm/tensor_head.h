@@ -10,7 +10,7 @@
 
 #include "tegula/spec/tensor_meta.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 struct TensorHead {
   static constexpr std::uint64_t kMark = 0x7465'6775'6c61'6831ULL;
@@ -32,4 +32,4 @@ TensorHead head_of(const at::Tensor& tensor);
 // negative or do not make up the bytes.
 TensorMeta meta_in(std::span<const std::byte> head);
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 Worker::~Worker() {
   {
@@ -68,4 +68,4 @@ void Worker::run() {
   }
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

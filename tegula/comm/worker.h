@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 class Worker {
  public:
@@ -43,4 +43,4 @@ class Worker {
   std::thread thread_;
 };
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

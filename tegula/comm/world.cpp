@@ -23,7 +23,9 @@
 
 namespace tegula {
 
-namespace comm {
+using namespace inner;
+
+namespace inner::comm {
 
 std::vector<int> counted_up(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -214,7 +216,7 @@ std::size_t next_slot() {
   return given++;
 }
 
-}  // namespace comm
+}  // namespace inner::comm
 
 using comm::WorldState;
 

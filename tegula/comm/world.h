@@ -23,7 +23,7 @@
 
 namespace tegula {
 
-namespace comm {
+namespace inner::comm {
 struct WorldState;  // begins with a WorldHead
 }
 
@@ -92,24 +92,25 @@ class World {
   // first call, gone with the world. Later calls read a pointer.
   template <class T>
   T& part() const {
-    const std::size_t slot = comm::slot_of<T>();
-    void* held = slot < comm::WorldHead::kSlots ? head_->slots[slot].load(std::memory_order_acquire)
-                                                : nullptr;
+    const std::size_t slot = inner::comm::slot_of<T>();
+    void* held = slot < inner::comm::WorldHead::kSlots
+                     ? head_->slots[slot].load(std::memory_order_acquire)
+                     : nullptr;
     if (held == nullptr) held = part(slot, typeid(T), [] { return std::make_shared<T>(); });
     return *static_cast<T*>(held);
   }
   bool operator==(const World& other) const { return head_ == other.head_; }
 
   // The head of a WorldState.
-  explicit World(std::shared_ptr<comm::WorldHead> state) : head_(std::move(state)) {}
+  explicit World(std::shared_ptr<inner::comm::WorldHead> state) : head_(std::move(state)) {}
 
  private:
   friend class CommLog;
-  comm::WorldState& state() const;
+  inner::comm::WorldState& state() const;
   void* part(std::size_t slot, std::type_index type,
              const std::function<std::shared_ptr<void>()>& make) const;
 
-  std::shared_ptr<comm::WorldHead> head_;
+  std::shared_ptr<inner::comm::WorldHead> head_;
 };
 
 // Runs `body` as `ranks` ranks, each on a thread of its own with one torch thread, and waits for

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 struct WorldHead {
   // Types beyond these many are looked up in WorldState::parts.
@@ -26,4 +26,4 @@ std::size_t slot_of() {
   return slot;
 }
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -10,6 +10,9 @@
 #include "tegula/comm/world_state.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 void check_fits(const DeviceMesh& mesh, const World& world) {

@@ -20,7 +20,7 @@
 #include "tegula/comm/shm/board.h"
 #include "tegula/comm/world.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 
 constexpr std::chrono::milliseconds kDefaultTimeout{300'000};
 
@@ -79,4 +79,4 @@ std::vector<int> counted_up(int size);
 // Two processes with the same text can share memory by way of shm::meet_on_host.
 std::string host_identity();
 
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

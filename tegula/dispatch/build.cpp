@@ -7,7 +7,7 @@
 #include "tegula/payload/local_call.h"
 #include "tegula/redistribute/tile_layout.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 at::ScalarType asked_dtype(const Call& call) {
@@ -49,4 +49,4 @@ std::optional<at::Tensor> build_distributed(const Call& call) {
   return outer_tensor(tile, spec, world);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -7,7 +7,7 @@
 
 #include "tegula/operators/call.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // What a factory's family fills (OperatorNotes::build): this rank's tile, without values yet.
 struct BuiltTensor {
@@ -24,4 +24,4 @@ std::optional<at::Tensor> build_distributed(const Call& call);
 // Whether a call that makes a tensor asks for a strided one on the device of our tiles.
 bool makes_plain_strided(const Call& call);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -21,6 +21,9 @@
 #include "tegula/plan/redistribute_planner.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::int64_t kFew = 16;                      // floats

@@ -22,7 +22,7 @@
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/payload.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using c10::DispatchKey;
@@ -162,4 +162,4 @@ void Listener::onOperatorDeregistered(const c10::OperatorHandle& op) { claims_.f
 
 void claim_operators_of(OperatorTable& table) { Claims::instance(table).claim_new(); }
 
-}  // namespace tegula
+}  // namespace tegula::inner

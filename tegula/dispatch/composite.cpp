@@ -11,7 +11,7 @@
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // Some compositions read the elements of an argument themselves: lengths, places to split at.
@@ -59,4 +59,4 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

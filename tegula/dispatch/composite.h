@@ -7,7 +7,7 @@
 
 #include "tegula/operators/operator_entry.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The composition stays; plain tensors that it makes itself count as replicated while it runs. An
 // out= form takes the universal path, since the composition would resize the tensor's storage.
@@ -22,4 +22,4 @@ class CompositeKernel final : public c10::OperatorKernel {
   const OperatorEntry& entry_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -14,7 +14,7 @@
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Specs = std::vector<std::optional<DTensorSpec>>;
@@ -127,4 +127,4 @@ std::optional<LocalOpDraft> draft_local_op(const Call& call) {
   return draft;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -15,7 +15,7 @@
 #include "tegula/propagate/output_sharding.h"
 #include "tegula/redistribute/route.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // What the op gives on a tile, and what that is a tile of.
 struct ResultTile {
@@ -72,4 +72,4 @@ struct LocalOpDraft {
 // None if no rule covers the call.
 std::optional<LocalOpDraft> draft_local_op(const Call& call);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 #include "tegula/base/hash.h"
 #include "tegula/ops/families.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 std::size_t DecisionCache::Hash::operator()(std::span<const std::uint64_t> words) const {
   Hasher hasher;
@@ -79,4 +79,4 @@ void DecisionCache::forget() {
   forgotten.swap(tables_);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

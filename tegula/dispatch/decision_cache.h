@@ -11,7 +11,7 @@
 #include "tegula/dispatch/decision.h"
 #include "tegula/operators/call_key.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // A part of a world (World::part). Any thread of the rank may use it.
 class DecisionCache {
@@ -60,4 +60,4 @@ class DecisionCache {
   std::size_t most_per_op_ = kMostPerOp;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

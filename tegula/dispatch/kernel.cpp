@@ -18,7 +18,7 @@
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using torch::jit::Stack;
@@ -154,4 +154,4 @@ void Kernel::run_new(const CallKey& key, Stack& stack) const {
   remember(Universal{});
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

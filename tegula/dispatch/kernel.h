@@ -11,7 +11,7 @@
 #include "tegula/operators/call_key.h"
 #include "tegula/operators/operator_entry.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // One per claimed operator; looks at the operator's entry alone.
 class Kernel final : public c10::OperatorKernel {
@@ -42,4 +42,4 @@ Values run_without_dtensors(const Call& call);
 // The results take the place of the arguments on top of the stack.
 void replace_arguments(torch::jit::Stack& stack, std::size_t arguments, Values results);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -12,7 +12,7 @@
 #include "tegula/payload/local_call.h"
 #include "tegula/redistribute/tile_layout.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using torch::jit::Stack;
@@ -225,4 +225,4 @@ LocalOp run_draft(const Call& call, LocalOpDraft draft, Stack& stack) {
   return decision;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -7,7 +7,7 @@
 #include "tegula/dispatch/decision.h"
 #include "tegula/operators/call.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Replaces the arguments on top of the stack by the op's results. Communicates as the routes say.
 void run_local_op(const OperatorEntry& entry, const LocalOp& decision, torch::jit::Stack& stack);
@@ -27,4 +27,4 @@ Tile tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t pla
 at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t index,
                           const OpFacts& facts, const World& world);
 
-}  // namespace tegula
+}  // namespace tegula::inner

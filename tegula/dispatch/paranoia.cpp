@@ -17,7 +17,7 @@
 #include "tegula/dispatch/views.h"
 #include "tegula/payload/local_call.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr const char* kLabel = "TEGULA_CHECK";
@@ -288,4 +288,4 @@ void check_views(const Call& call, const std::vector<c10::IValue>& results) {
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -4,7 +4,7 @@
 
 #include "tegula/operators/call.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Compares across ranks what should be the same on all of them: replicas of DTensors, plain tensors
 // that count as replicated, and the fibers of a tensor on a slice of the call's mesh. UsageError
@@ -43,4 +43,4 @@ class Witness {
 // nothing unless the mode is on.
 void check_views(const Call& call, const std::vector<c10::IValue>& results);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -3,7 +3,7 @@
 #include "tegula/base/error.h"
 #include "tegula/payload/guards.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // Reading it is what was asked for.
@@ -55,4 +55,4 @@ void check_may_look(const Call& call) {
   }
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -3,7 +3,7 @@
 
 #include "tegula/dispatch/decision.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // UsageError in strict mode if operands would be redistributed with communication.
 void check_may_move(const Call& call, const LocalOpDraft& draft);
@@ -13,4 +13,4 @@ void check_may_gather(const Call& call);
 // gathering what it looks at.
 void check_may_look(const Call& call);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -21,7 +21,7 @@
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace unboxed {
 
 // What an argument adds to the key of its call: what CallKey adds for it on a stack.
@@ -240,4 +240,4 @@ class Unboxed<Op, Result(Arguments...)> {
   }
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -12,7 +12,7 @@
 #include "tegula/payload/local_call.h"
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 class WholeOperands {
@@ -168,4 +168,4 @@ std::vector<c10::IValue> run_universal(
   return distributed_results(call, results);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 
 #include "tegula/operators/call.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The op's results, as the schema lists them. Called by all ranks of the call's mesh; a rank
 // outside takes no part and gets tensors of the same specs.
@@ -31,4 +31,4 @@ void check_readable(const Call& call);
 std::vector<c10::IValue> distributed_results(const Call& call,
                                              const std::vector<c10::IValue>& results);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -14,7 +14,7 @@
 #include "tegula/payload/local_call.h"
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // The whole, without data.
@@ -311,4 +311,4 @@ ViewResult view_result(const Call& call) {
   return TileViews(on_tiles, *self).result(0, outer.storage_offset());
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -10,7 +10,7 @@
 #include "tegula/operators/call.h"
 #include "tegula/operators/view_plan.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // How a call is carried out whose schema says that its results are views. UsageError for a view of
 // a plain tensor.
@@ -39,4 +39,4 @@ ViewResult view_result(const Call& call);
 // What the op makes of a plain whole tensor in the place of the viewed one.
 c10::IValue plain_views(const Call& call, const at::Tensor& whole);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -13,7 +13,7 @@
 #include "tegula/payload/local_call.h"
 #include "tegula/random/random.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // A random op that is computed whole: every rank draws the same numbers.
@@ -89,4 +89,4 @@ Values run_without_dtensors(const Call& call) {
   return arguments;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -4,7 +4,7 @@
 
 #include "tegula/families/families.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 
 void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, std::vector<std::size_t>> read_on_host = {
@@ -27,4 +27,4 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   notes.stays_composed = stay_composed.contains(name);
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -13,7 +13,7 @@
 #include "tegula/operators/call.h"
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 const at::Tensor& tensor_at(Arguments arguments, std::size_t index) {
@@ -177,4 +177,4 @@ void decompositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   if (found != table.end()) notes.decomposition = found->second;
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -9,7 +9,7 @@
 #include "tegula/dispatch/claim.h"
 #include "tegula/payload/payload.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using c10::DispatchKey;
@@ -57,4 +57,4 @@ void claim_operators() {
   claim_operators_of(operator_table());
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

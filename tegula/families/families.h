@@ -4,7 +4,7 @@
 
 #include "tegula/operators/operator_entry.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The operators of this process, with the notes of all families.
 OperatorTable& operator_table();
@@ -28,4 +28,4 @@ void unboxed_kernels(const c10::OperatorHandle& op, OperatorNotes& notes);
 void views(const c10::OperatorHandle& op, OperatorNotes& notes);
 
 }  // namespace families
-}  // namespace tegula
+}  // namespace tegula::inner

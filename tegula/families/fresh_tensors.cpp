@@ -8,7 +8,7 @@
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 
 bool makes_tensor_like_self(const Call& call) {
   return call.tensors().front().payload && makes_plain_strided(call);
@@ -37,4 +37,4 @@ at::Tensor fresh_tile(const DTensorSpec& spec, const World& world) {
   return at ? new_tile(spec, *at) : no_tile(spec);
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

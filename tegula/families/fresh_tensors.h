@@ -5,7 +5,7 @@
 
 #include "tegula/operators/call.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 
 // Whether a tile holds the tensor's values: no view without data of its own, and nothing owed.
 inline bool holds_values(const Payload& self) { return !self.link() && !self.spec().is_partial(); }
@@ -23,4 +23,4 @@ DTensorSpec spec_like_self(const Call& call);
 // This rank's tile of undefined values; on a rank outside of the mesh, none.
 at::Tensor fresh_tile(const DTensorSpec& spec, const World& world);
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -10,7 +10,7 @@
 #include "tegula/payload/guards.h"
 #include "tegula/payload/local_call.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 struct ViewName {
@@ -84,4 +84,4 @@ void geometry(const c10::OperatorHandle& op, OperatorNotes& notes) {
   }
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

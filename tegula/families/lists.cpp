@@ -6,7 +6,7 @@
 
 #include "tegula/families/families.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 bool exists(const std::string& name, const std::string& overload) {
@@ -50,4 +50,4 @@ void lists(const c10::OperatorHandle& op, OperatorNotes& notes) {
   }
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -10,7 +10,7 @@
 #include "tegula/operators/call.h"
 #include "tegula/random/random_fill.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 const Payload& self_in(Arguments arguments) { return *payload_in(arguments[0].toTensor()); }
@@ -144,4 +144,4 @@ void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes) {
   }
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -10,7 +10,7 @@
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // A tensor's tile, brought to a spec. Plain tensors are the same on all ranks.
@@ -106,4 +106,4 @@ at::Tensor put_along_rows(const at::Tensor& values, const at::Tensor& table,
   return outer_tensor(put, spec, payload->world());
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

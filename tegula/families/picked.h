@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace tegula {
+namespace tegula::inner {
 
 // Whether it can be done: this rank is in the mesh, shards are single runs of elements, and the
 // table owes nothing. The same on all ranks of the mesh.
@@ -21,4 +21,4 @@ at::Tensor picked_along_rows(const at::Tensor& table, const at::Tensor& index,
 at::Tensor put_along_rows(const at::Tensor& values, const at::Tensor& table,
                           const at::Tensor& index, std::int64_t ignored);
 
-}  // namespace tegula
+}  // namespace tegula::inner

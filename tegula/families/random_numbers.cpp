@@ -12,7 +12,7 @@
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 double number(Arguments arguments, std::size_t index) {
@@ -221,4 +221,4 @@ void random_numbers(const c10::OperatorHandle& op, OperatorNotes& notes) {
   if (found != tile_ops.end()) notes.tile_op = found->second;
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -1,7 +1,7 @@
 // Operators whose schemas do not say all.
 #include "tegula/families/families.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 
 void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const std::string& name = op.operator_name().name;
@@ -13,4 +13,4 @@ void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes) {
   notes.draws_nothing = name == "aten::_scaled_dot_product_flash_attention_for_cpu";
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -6,7 +6,7 @@
 #include "tegula/dispatch/unboxed.h"
 #include "tegula/families/families.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 namespace ops = at::_ops;
@@ -53,4 +53,4 @@ void unboxed_kernels(const c10::OperatorHandle& op, OperatorNotes& notes) {
   if (found != known.end()) notes.unboxed = found->second;
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

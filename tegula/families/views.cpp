@@ -10,7 +10,7 @@
 #include "tegula/operators/view_of_tile.h"
 #include "tegula/spec/slices.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 using Layout = Payload::Layout;
@@ -284,4 +284,4 @@ void views(const c10::OperatorHandle& op, OperatorNotes& notes) {
   if (name == "aten::as_strided") notes.check_view = check_strided_access;
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

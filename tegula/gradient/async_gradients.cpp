@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 class AsyncGradients {
@@ -75,4 +75,4 @@ void finish_when_backward_ends(const at::Tensor& leaf, const PayloadPtr& reduced
   gradients_of_this_pass()->add(leaf, reduced);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -5,11 +5,11 @@
 
 #include "tegula/payload/payload.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Inside a backward pass, for a gradient that is about to be stored in the leaf: its reduction is
 // waited for when the pass ends. A gradient that the leaf has already is set aside until then, and
 // added. If a reduction fails, or the pass does, every leaf has the gradient that it had before.
 void finish_when_backward_ends(const at::Tensor& leaf, const PayloadPtr& reduced);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -16,7 +16,7 @@
 #include "tegula/redistribute/transfer.h"
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Move = std::function<at::Tensor(const at::Tensor&)>;
@@ -189,4 +189,4 @@ at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
   return begun == wanted ? now : move_to(now, wanted, CallMode::Async, {});
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

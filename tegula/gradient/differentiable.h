@@ -7,7 +7,7 @@
 #include "tegula/payload/payload.h"
 #include "tegula/redistribute/route.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 enum class CallMode { Sync, Async };
 
@@ -27,4 +27,4 @@ at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec);
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
                           const GradientPolicy& policy);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -19,6 +19,9 @@
 #include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 thread_local const GradientPolicy* innermost_policy = nullptr;

@@ -14,7 +14,7 @@
 #include "tegula/gradient/gradients.h"
 #include "tegula/payload/payload.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // What is differentiated again needs its gradient now.
@@ -76,4 +76,4 @@ void watch_leaf(const at::Tensor& outer) {
   autograd::hooks(outer).push_back(std::make_unique<PlaceGradient>(outer.unsafeGetTensorImpl()));
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace tegula {
+namespace tegula::inner {
 
 // If the tensor is a leaf that requires grad: from now on gradients that reach it are brought to
 // its placements (owed reductions done) before they are stored or returned, plain ones counting as
@@ -13,4 +13,4 @@ inline void watch_if_leaf(const at::Tensor& tensor) {
   if (tensor.defined() && tensor.requires_grad()) watch_leaf(tensor);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -11,6 +11,9 @@
 #include "tegula/mesh/mesh_state.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 // The index into a layout that leads to this place, if the other steps are ignored.

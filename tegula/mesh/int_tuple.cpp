@@ -9,6 +9,9 @@
 #include "tegula/base/hash.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::int64_t kMostLevels = 64;
@@ -198,7 +201,7 @@ IntTuple parse_int_tuple(std::string_view text) {
 }  // namespace tegula
 
 std::size_t std::hash<tegula::IntTuple>::operator()(const tegula::IntTuple& tuple) const noexcept {
-  tegula::Hasher hasher;
+  tegula::inner::Hasher hasher;
   tegula::add_to_hash(tuple, hasher);
   return hasher.result();
 }

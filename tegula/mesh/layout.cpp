@@ -17,6 +17,9 @@
 #include "tegula/base/hash.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::int64_t kMostEnumerated = std::int64_t{1} << 22;
@@ -470,5 +473,5 @@ Layout blocked_product(const Layout& block, const Layout& blocks) {
 
 std::size_t std::hash<tegula::Layout>::operator()(const tegula::Layout& layout) const noexcept {
   const std::hash<tegula::IntTuple> of;
-  return tegula::Hasher().add(of(layout.shape())).add(of(layout.stride())).result();
+  return tegula::inner::Hasher().add(of(layout.shape())).add(of(layout.stride())).result();
 }

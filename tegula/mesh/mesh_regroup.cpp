@@ -6,6 +6,9 @@
 #include "tegula/mesh/mesh_state.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 std::string default_name(const std::vector<std::string>& names) { return join(names, "_"); }

@@ -9,6 +9,9 @@
 #include "tegula/base/text.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 void check_names(const std::vector<MeshAxis>& axes) {
@@ -69,19 +72,19 @@ std::size_t hash_of(const MeshAxis& axis) {
 
 }  // namespace
 
-std::string axes_text(const std::vector<MeshAxis>& axes) {
+std::string inner::axes_text(const std::vector<MeshAxis>& axes) {
   std::vector<std::string> texts;
   for (const MeshAxis& axis : axes) texts.push_back(axis.name + "=" + std::to_string(axis.size));
   return "(" + join(texts) + ")";
 }
 
-std::vector<std::string> names_of(const std::vector<MeshAxis>& axes) {
+std::vector<std::string> inner::names_of(const std::vector<MeshAxis>& axes) {
   std::vector<std::string> names;
   for (const MeshAxis& axis : axes) names.push_back(axis.name);
   return names;
 }
 
-std::int64_t check_sizes(const std::vector<MeshAxis>& axes) {
+std::int64_t inner::check_sizes(const std::vector<MeshAxis>& axes) {
   if (axes.empty()) {
     throw UsageError("a mesh needs at least one axis").hint("a single rank is a mesh too: dp=1");
   }
@@ -104,7 +107,7 @@ std::int64_t check_sizes(const std::vector<MeshAxis>& axes) {
   return product;
 }
 
-std::vector<Layout> row_major_layouts(const std::vector<MeshAxis>& axes) {
+std::vector<Layout> inner::row_major_layouts(const std::vector<MeshAxis>& axes) {
   std::vector<Layout> layouts(axes.size());
   std::int64_t stride = 1;
   for (std::size_t axis = axes.size(); axis-- > 0;) {

@@ -48,6 +48,10 @@ struct DeviceMesh::State {
   std::size_t hash = 0;
 };
 
+}  // namespace tegula
+
+namespace tegula::inner {
+
 // "(dp=2, tp=4)"
 std::string axes_text(const std::vector<MeshAxis>& axes);
 std::vector<std::string> names_of(const std::vector<MeshAxis>& axes);
@@ -56,4 +60,4 @@ std::int64_t check_sizes(const std::vector<MeshAxis>& axes);
 // One layout per axis: the last runs fastest, without gaps.
 std::vector<Layout> row_major_layouts(const std::vector<MeshAxis>& axes);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -6,6 +6,9 @@
 #include "tegula/mesh/mesh_state.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::string_view kForm = "\"dp=2, tp=4\"";

@@ -10,7 +10,7 @@
 
 #include "tegula/operators/op_facts.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 using Values = std::vector<c10::IValue>;
 // The arguments of one call, in the order of the operator's signature.
@@ -71,4 +71,4 @@ void replace_tensors(const OpFacts& facts, std::span<c10::IValue> arguments, Rep
   }
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -11,7 +11,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/payload/guards.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 std::string short_text(const c10::IValue& value) {
@@ -119,4 +119,4 @@ std::string Call::text() const {
   return facts().name + "(" + join(parts) + ")";
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -13,7 +13,7 @@
 #include "tegula/operators/operator_entry.h"
 #include "tegula/payload/payload.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // A tensor among the arguments: by itself (member -1), or a member of a list.
 struct TensorPlace {
@@ -65,4 +65,4 @@ class Call {
   const Payload* widest_ = nullptr;  // the payload whose mesh covers the others
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

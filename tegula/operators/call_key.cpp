@@ -8,7 +8,7 @@
 #include "tegula/payload/guards.h"
 #include "tegula/payload/payload.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // What a word, or the words after it, stand for.
@@ -178,4 +178,4 @@ void CallKey::add_type(const c10::IValue& value) {
   }
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

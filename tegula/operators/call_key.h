@@ -20,7 +20,7 @@
 #include "tegula/operators/arguments.h"
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 class CallKey {
  public:
@@ -60,4 +60,4 @@ class CallKey {
   bool is_known_ = true;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

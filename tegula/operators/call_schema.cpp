@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 Ints ints_of(const c10::IValue& value) {
@@ -104,4 +104,4 @@ std::vector<CallSchema> schemas_of(const Call& call,
   return call.facts().is_by_member ? maker.by_member() : std::vector{maker.whole_call()};
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

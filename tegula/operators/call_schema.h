@@ -7,7 +7,7 @@
 #include "tegula/operators/call.h"
 #include "tegula/rules/op_schema.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 struct CallSchema {
   OpSchema schema;
@@ -19,4 +19,4 @@ struct CallSchema {
 std::vector<CallSchema> schemas_of(const Call& call,
                                    const std::vector<std::optional<DTensorSpec>>& specs);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -11,7 +11,7 @@
 
 #include "tegula/operators/operator_notes.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // Alias sets of an argument or return, those of list members included.
@@ -157,4 +157,4 @@ OpFacts::OpFacts(const c10::OperatorHandle& op, const OperatorNotes& notes)
   is_random = (generator || op.hasTag(at::Tag::nondeterministic_seeded)) && !notes.draws_nothing;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

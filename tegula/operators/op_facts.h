@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tegula {
+namespace tegula::inner {
 
 // What of an argument a decision depends on.
 enum class ArgumentKind : std::uint8_t {
@@ -44,4 +44,4 @@ struct OpFacts {
 // "aten::add.Tensor" -> "add.Tensor", the name that rules go by; others keep their namespace.
 std::string rule_name(const std::string& name);
 
-}  // namespace tegula
+}  // namespace tegula::inner

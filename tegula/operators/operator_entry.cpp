@@ -3,7 +3,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 const OperatorEntry& OperatorTable::entry(const c10::OperatorHandle& op) {
   const std::string name = toString(op.operator_name());
@@ -22,4 +22,4 @@ const OperatorEntry& OperatorTable::entry(const c10::OperatorHandle& op) {
   return *known;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -13,7 +13,7 @@
 #include "tegula/operators/op_facts.h"
 #include "tegula/operators/operator_notes.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 class OperatorEntry {
  public:
@@ -45,4 +45,4 @@ class OperatorTable {
   std::map<std::string, std::unique_ptr<const OperatorEntry>> entries_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -14,7 +14,7 @@
 #include "tegula/operators/arguments.h"
 #include "tegula/operators/view_plan.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 class Call;
 class OperatorEntry;
@@ -93,4 +93,4 @@ struct OperatorNotes {
   bool stays_composed = false;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -9,7 +9,7 @@
 #include "tegula/operators/view_plan.h"
 #include "tegula/spec/views.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // A view that a rank is to make of its own tile, where some dim of the tensor is cut.
 struct ViewOfTile {
@@ -45,4 +45,4 @@ struct ViewOfTile {
   std::optional<TileView> moved(const Dims& to) const { return moved(to, same_call(), member); }
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

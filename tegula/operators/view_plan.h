@@ -10,7 +10,7 @@
 
 #include "tegula/payload/payload.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // A call on a tile; the tile's place among the arguments is left empty.
 struct TileCall {
@@ -65,4 +65,4 @@ struct LinkPlan {
   bool is_list = false;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

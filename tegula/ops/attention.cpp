@@ -1,7 +1,7 @@
 // Attention: batches and heads are computed one by one.
 #include "tegula/ops/families.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 // Batches and heads of all tensors but the mask, which the text names last: heads that several
@@ -56,4 +56,4 @@ void add_attention(RuleTable& rules) {
       "f32[4, 6, 8], dropout_p=0, is_causal=false");
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -3,6 +3,8 @@
 
 namespace tegula {
 
+using namespace inner;
+
 const std::vector<RuleFamily>& rule_families() {
   static const std::vector<RuleFamily> all = {
       {"pointwise", families::add_pointwise},

@@ -18,7 +18,7 @@ struct RuleFamily {
 };
 const std::vector<RuleFamily>& rule_families();
 
-namespace families {
+namespace inner::families {
 
 void add_pointwise(RuleTable& rules);
 void add_pointwise_backward(RuleTable& rules);
@@ -31,5 +31,5 @@ void add_attention(RuleTable& rules);
 void add_joins(RuleTable& rules);
 void add_optimizers(RuleTable& rules);
 
-}  // namespace families
+}  // namespace inner::families
 }  // namespace tegula

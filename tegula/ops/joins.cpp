@@ -2,7 +2,7 @@
 #include "tegula/ops/families.h"
 #include "tegula/rules/signatures.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 // A gradient of a part of a dim, put into zeros of the whole: other dims may be cut. A slice has
@@ -53,4 +53,4 @@ void add_joins(RuleTable& rules) {
             "f32[8], input_sizes=[8, 6], dim=1, index=2");
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

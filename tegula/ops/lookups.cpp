@@ -3,7 +3,7 @@
 #include "tegula/ops/loss_reduction.h"
 #include "tegula/rules/signatures.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 // (weight [v, d], indices) -> [indices..., d]. Where v is cut, each rank looks up what it has.
@@ -88,4 +88,4 @@ void add_lookups(RuleTable& rules) {
             "f32[], f32[8, 10], i64[8], weight=none, reduction=2, ignore_index=-100, f32[]");
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-namespace tegula::families {
+namespace tegula::inner::families {
 
 enum LossReduction : std::int64_t { kNoReduction = 0, kMean = 1, kSum = 2 };
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -3,7 +3,7 @@
 #include "tegula/ops/loss_reduction.h"
 #include "tegula/rules/signatures.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 // self and target, from argument `self` on.
@@ -54,4 +54,4 @@ void add_losses(RuleTable& rules) {
   }
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

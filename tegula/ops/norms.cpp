@@ -5,7 +5,7 @@
 #include "tegula/ops/families.h"
 #include "tegula/rules/signatures.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 // Factors of [before..., normalized...]; the normalized ones stay whole.
@@ -105,4 +105,4 @@ void add_norms(RuleTable& rules) {
             "f32[8, 4, 6], f32[8, 4, 6], normalized_shape=[6], rstd=f32[8, 4, 1], weight=f32[6]");
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

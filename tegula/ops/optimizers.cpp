@@ -1,7 +1,7 @@
 // Optimizer steps over lists of parameters: each member by itself, pointwise.
 #include "tegula/ops/families.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 
 void add_optimizers(RuleTable& rules) {
   // parameter, gradient, up to three moments, and tensors without dims: steps, rate, scale, found
@@ -9,4 +9,4 @@ void add_optimizers(RuleTable& rules) {
                 "~..., ~..., ~..., ~..., ~..., ~..., ~..., ~..., ~... ->");
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -7,7 +7,7 @@
 
 #include "tegula/rules/signatures.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 // Linear in what is copied, unless the conversion drops fractions.
@@ -67,4 +67,4 @@ void add_pointwise(RuleTable& rules) {
   rules.add_all("clamp.Tensor masked_fill.Tensor", "~..., ~..., ~... -> ...");
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

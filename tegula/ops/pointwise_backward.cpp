@@ -1,7 +1,7 @@
 // Gradients of pointwise ops: linear in the gradient that comes in.
 #include "tegula/ops/families.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 
 void add_pointwise_backward(RuleTable& rules) {
   rules.add_all(
@@ -12,4 +12,4 @@ void add_pointwise_backward(RuleTable& rules) {
       "... * ~... -> ...");
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

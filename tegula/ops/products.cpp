@@ -1,7 +1,7 @@
 // Products of matrices and vectors: linear in each factor.
 #include "tegula/ops/families.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 // libtorch does not broadcast the summand if the matrix has no elements.
@@ -26,4 +26,4 @@ void add_products(RuleTable& rules) {
   rules.add("baddbmm", "bmn + bmk * bkn -> bmn");
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

@@ -2,7 +2,7 @@
 #include "tegula/ops/families.h"
 #include "tegula/rules/signatures.h"
 
-namespace tegula::families {
+namespace tegula::inner::families {
 namespace {
 
 // For ops that reduce nothing, instead of everything, if the list of dims is empty.
@@ -69,4 +69,4 @@ void add_reductions(RuleTable& rules) {
             gradient);
 }
 
-}  // namespace tegula::families
+}  // namespace tegula::inner::families

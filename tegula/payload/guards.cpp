@@ -34,8 +34,8 @@ StrictMode::StrictMode() { ++strict_modes; }
 StrictMode::~StrictMode() { --strict_modes; }
 bool StrictMode::is_on() { return purposes == 0 && (strict_modes > 0 || is_strict_everywhere()); }
 
-OnPurpose::OnPurpose() { ++purposes; }
-OnPurpose::~OnPurpose() { --purposes; }
+inner::OnPurpose::OnPurpose() { ++purposes; }
+inner::OnPurpose::~OnPurpose() { --purposes; }
 
 ImplicitReplication::ImplicitReplication() { ++implicit_replications; }
 ImplicitReplication::~ImplicitReplication() { --implicit_replications; }

@@ -40,6 +40,8 @@ class StrictMode {
   static bool is_on();
 };
 
+namespace inner {
+
 // While it stands, strict mode does not count: for what the library does on purpose.
 class OnPurpose {
  public:
@@ -48,6 +50,8 @@ class OnPurpose {
   OnPurpose(const OnPurpose&) = delete;
   OnPurpose& operator=(const OnPurpose&) = delete;
 };
+
+}  // namespace inner
 
 // While it stands, floating-point tensors with at least one dim that libtorch makes from nothing
 // (empty, zeros, ones, full, rand, randn) are DTensors, so that a module can be built in pieces:

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 std::atomic<HostErrorTranslator>& translator_slot() {
@@ -19,4 +19,4 @@ void translate_for_host(const Error& error) {
   if (const HostErrorTranslator translate = translator_slot()) translate(error);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

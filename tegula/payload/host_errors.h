@@ -4,7 +4,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Throws what the bindings understand, or returns and leaves the error as it is. Any thread.
 using HostErrorTranslator = void (*)(const Error& error);
@@ -25,4 +25,4 @@ void with_host_errors(Body&& body) {
   }
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

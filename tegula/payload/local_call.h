@@ -9,7 +9,7 @@
 
 #include <vector>
 
-namespace tegula {
+namespace tegula::inner {
 
 // Lets calls on plain tensors pass us by although a BuildDistributed stands.
 class PassUsBy {
@@ -53,4 +53,4 @@ inline std::vector<c10::IValue> call_plain(const c10::OperatorHandle& op,
   return arguments;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -13,7 +13,7 @@
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr const char* kNoStorage =
@@ -194,4 +194,4 @@ at::Tensor replicated(const at::Tensor& whole, const DeviceMesh& mesh, const Wor
   return outer_tensor(outside ? no_tile(spec) : whole, spec, world);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

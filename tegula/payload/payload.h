@@ -22,7 +22,7 @@
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 class Payload;
 using PayloadPtr = c10::intrusive_ptr<Payload>;
@@ -148,4 +148,4 @@ void install(const at::Tensor& outer, PayloadPtr payload);
 // Ranks outside of the mesh keep its meta only.
 at::Tensor replicated(const at::Tensor& whole, const DeviceMesh& mesh, const World& world);
 
-}  // namespace tegula
+}  // namespace tegula::inner

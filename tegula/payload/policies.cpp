@@ -1,6 +1,6 @@
 #include "tegula/payload/policies.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 std::string to_text(const std::optional<GradientPolicy>& policy) {
@@ -21,4 +21,4 @@ std::shared_ptr<const PolicyTable::Entry> PolicyTable::entry(const Policies& pol
   return known;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -11,7 +11,7 @@
 
 #include "tegula/payload/gradient_policy.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 struct Policies {
   // For its gradient, if it is a leaf: what was said for the module outranks what was said for it.
@@ -38,4 +38,4 @@ class PolicyTable {
 
 using PoliciesPtr = std::shared_ptr<const PolicyTable::Entry>;  // null: none
 
-}  // namespace tegula
+}  // namespace tegula::inner

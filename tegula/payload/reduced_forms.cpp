@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 std::size_t hash_of_memory(const at::Tensor& tile) {
@@ -74,4 +74,4 @@ void ReducedForms::note_exposed(const at::Tensor& tile) {
   if (!memory_->hash) memory_->hash = hash_of_memory(tile);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -18,7 +18,7 @@
 
 #include "tegula/redistribute/route.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Any thread.
 class ReducedForms {
@@ -49,4 +49,4 @@ class ReducedForms {
   std::vector<Form> forms_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

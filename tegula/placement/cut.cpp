@@ -6,6 +6,9 @@
 #include "tegula/base/text.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr const char* kForms =

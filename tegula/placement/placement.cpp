@@ -9,6 +9,9 @@
 #include "tegula/base/text.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::string_view kForm =

@@ -9,6 +9,9 @@
 #include "tegula/base/text.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 void check_positive(double value, const std::string& what) {

@@ -9,7 +9,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 struct TileBox {
@@ -98,4 +98,4 @@ std::vector<Delivery> deliveries(const DTensorSpec& from, const DTensorSpec& to,
   return result;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -6,7 +6,7 @@
 
 #include "tegula/spec/slices.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // A box that a rank sends to another: where it lies in the sender's tile and in the receiver's.
 struct Delivery {
@@ -30,4 +30,4 @@ struct Delivery {
 std::vector<Delivery> deliveries(const DTensorSpec& from, const DTensorSpec& to,
                                  std::int64_t receiver);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 #include "tegula/base/error.h"
 #include "tegula/plan/longest_shard.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr std::size_t kUsualDims = 3;
@@ -252,4 +252,4 @@ DTensorSpec StateSpace::spec_of(DistState state) const {
   return {mesh(), placements, order, to_->meta()};
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

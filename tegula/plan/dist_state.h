@@ -20,7 +20,7 @@
 
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Ten bits per slot: a symbol that says where the axis is (7), and its place among those that cut
 // the same dim (3).
@@ -166,4 +166,4 @@ class StateSpace {
   DistState to_state_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -6,7 +6,7 @@
 
 #include "tegula/plan/search_steps.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Symbol = StateSpace::Symbol;
@@ -196,4 +196,4 @@ void Edges::add(const Departure& departure, const Ends& ends, std::size_t dim,
   edges_.push_back({cost.picoseconds, peak_of(view_.bytes, bytes), ends});
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -21,7 +21,7 @@
 #include "tegula/plan/ends.h"
 #include "tegula/plan/step_cost.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 struct Edge {
   std::int64_t picoseconds = 0;
@@ -81,4 +81,4 @@ class Edges {
   std::vector<Edge> edges_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

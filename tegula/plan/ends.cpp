@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Orders = std::array<std::vector<std::uint64_t>, 1U << StateSpace::kMostSlots>;
@@ -31,4 +31,4 @@ std::span<const std::uint64_t> orders_of(std::uint32_t slots) {
   return kOrders[slots];
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -7,7 +7,7 @@
 #include "tegula/plan/dist_state.h"
 #include "tegula/plan/search_steps.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // They differ only in the order of the axes that come to a dim together, which changes neither
 // tiles nor costs. A set of them is a few words, however many orders there are.
@@ -39,4 +39,4 @@ inline bool contains(const Ends& ends, DistState state) {
   return is_found;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

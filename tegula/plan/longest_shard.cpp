@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
@@ -99,4 +99,4 @@ std::int64_t longest_shard(const DimCut& cut, std::size_t axes) {
 
 std::int64_t longest_shard(const DimCut& cut) { return longest_shard(cut, cut.axes().size()); }
 
-}  // namespace tegula
+}  // namespace tegula::inner

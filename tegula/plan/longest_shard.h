@@ -6,7 +6,7 @@
 
 #include "tegula/spec/dim_cut.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The greatest local size that a rank has once the first `axes` axes have cut the dim; all of them
 // if not given. The cost does not depend on the number of ranks, unless a cut lists sizes or is
@@ -14,4 +14,4 @@ namespace tegula {
 std::int64_t longest_shard(const DimCut& cut, std::size_t axes);
 std::int64_t longest_shard(const DimCut& cut);
 
-}  // namespace tegula
+}  // namespace tegula::inner

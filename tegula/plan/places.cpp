@@ -6,7 +6,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 struct Held {
@@ -82,4 +82,4 @@ Intervals common(const Intervals& wanted, const Intervals& held) {
   return result;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

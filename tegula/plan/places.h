@@ -9,7 +9,7 @@
 
 #include "tegula/spec/interval.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 using Intervals = std::vector<Interval>;
 
@@ -23,4 +23,4 @@ Intervals places_of(const Intervals& wanted, const Intervals& held);
 // The wanted elements that are held, in the order in which they are wanted. Cost as above.
 Intervals common(const Intervals& wanted, const Intervals& held);
 
-}  // namespace tegula
+}  // namespace tegula::inner

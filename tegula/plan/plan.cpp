@@ -15,6 +15,9 @@
 #include "tegula/plan/tile_step.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 // "[R, S(0)[1]]": as the printed spec says it.

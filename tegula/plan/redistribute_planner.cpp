@@ -13,6 +13,9 @@
 #include "tegula/plan/through_replicas.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::int64_t kAnyBytes = std::numeric_limits<std::int64_t>::max();
@@ -87,8 +90,8 @@ struct KeyHash {
 
 }  // namespace
 
-UsageError too_little_memory(const DTensorSpec& from, const DTensorSpec& to, std::int64_t allowed,
-                             std::int64_t needed) {
+UsageError inner::too_little_memory(const DTensorSpec& from, const DTensorSpec& to,
+                                    std::int64_t allowed, std::int64_t needed) {
   return UsageError("no way keeps to this peak memory")
       .fact("from", to_string(from))
       .fact("to", to_string(to))

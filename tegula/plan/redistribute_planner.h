@@ -22,9 +22,13 @@ struct PlanOptions {
   bool operator==(const PlanOptions&) const = default;
 };
 
+namespace inner {
+
 // Says that no way between two specs keeps to a memory cap, and what one needs.
 UsageError too_little_memory(const DTensorSpec& from, const DTensorSpec& to, std::int64_t allowed,
                              std::int64_t needed);
+
+}  // namespace inner
 
 // Plans are remembered, the last kMostPlans of them. Any thread may use a planner; ranks that act
 // on its plans together need planners with equal cost models.

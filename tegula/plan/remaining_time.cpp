@@ -8,7 +8,7 @@
 
 #include "tegula/plan/search_steps.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr std::size_t kReplicas = StateSpace::kReplicate;
@@ -323,4 +323,4 @@ std::int64_t RemainingTime::length_of(std::size_t dim, Slots slots, DistState st
   return kNever;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

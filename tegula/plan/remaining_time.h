@@ -9,7 +9,7 @@
 #include "tegula/plan/state_map.h"
 #include "tegula/plan/step_cost.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The least time if the order in which axes cut a dim did not matter: any of them could leave it,
 // and each would come to the place it should have. Found by a search of its own that begins at the
@@ -99,4 +99,4 @@ class RemainingTime {
   std::int64_t length_left_ = 0;  // of the dim that axes came to, before they did
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

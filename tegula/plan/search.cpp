@@ -13,7 +13,7 @@
 #include "tegula/plan/remaining_time.h"
 #include "tegula/plan/state_map.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
@@ -155,4 +155,4 @@ std::int64_t least_peak(const StateSpace& space, const CostModel& model) {
   return search.cost();
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 
 #include "tegula/plan/edges.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The states after space.from(), ending with space.to(), on a way of least time over edges whose
 // peak is at most `memory_cap`; none if no way keeps to that. O(edges * log states).
@@ -19,4 +19,4 @@ std::optional<std::vector<DistState>> fastest_way(
 // The least `memory_cap` with which there is a way.
 std::int64_t least_peak(const StateSpace& space, const CostModel& model);
 
-}  // namespace tegula
+}  // namespace tegula::inner

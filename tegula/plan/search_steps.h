@@ -9,7 +9,7 @@
 #include "tegula/plan/dist_state.h"
 #include "tegula/plan/transition.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // From the table of transitions.
 inline constexpr StepKind kGather = *step_kind(PlacementKind::Shard, PlacementKind::Replicate);
@@ -41,4 +41,4 @@ constexpr std::uint64_t place_bits(std::uint8_t slot, std::uint64_t place) {
   return place << (StateSpace::kSlotBits * slot + StateSpace::kSymbolBits);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 
 #include "tegula/plan/dist_state.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Open addressing on the state's bits; values lie in one array and are named by their number, which
 // stays theirs. References are valid until the next number_of.
@@ -67,4 +67,4 @@ class StateMap {
   unsigned shift_ = 64 - kFirstBits;  // leaves the bits of a place
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

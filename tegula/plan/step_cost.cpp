@@ -14,7 +14,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // Of a step that stays on its rank, so that fewer steps win where nothing else differs.
@@ -100,4 +100,4 @@ StepCost cost_of(StepKind kind, const Rates& rates, std::int64_t bytes_before,
   return {0, kLocalStep + time_of(rates, 0, 0, written)};
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

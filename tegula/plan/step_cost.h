@@ -12,7 +12,7 @@
 #include "tegula/plan/cost_model.h"
 #include "tegula/plan/transition.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Of the group over some axes of a mesh.
 struct Rates {
@@ -45,4 +45,4 @@ inline std::int64_t peak_of(std::int64_t bytes_before, std::int64_t bytes_after)
   return saturating_sum(bytes_before, bytes_after);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

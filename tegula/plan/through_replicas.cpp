@@ -8,7 +8,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Axes = std::vector<std::size_t>;
@@ -120,4 +120,4 @@ std::vector<DTensorSpec> through_replicas(const DTensorSpec& from, const DTensor
   return Walk(from, to).specs();
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -5,7 +5,7 @@
 
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The specs to pass through: every axis whose part changes is replicated, then goes where it
 // should; the other axes stay. Axes that change alike do so in one step. Without `from`, ending
@@ -13,4 +13,4 @@ namespace tegula {
 // differ.
 std::vector<DTensorSpec> through_replicas(const DTensorSpec& from, const DTensorSpec& to);
 
-}  // namespace tegula
+}  // namespace tegula::inner

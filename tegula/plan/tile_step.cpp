@@ -10,7 +10,7 @@
 #include "tegula/base/overloaded.h"
 #include "tegula/base/text.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
@@ -314,4 +314,4 @@ TileStep step_at(const DTensorSpec& before, const DTensorSpec& after,
   return Stepper(before, after, coordinate).step();
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

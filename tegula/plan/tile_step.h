@@ -15,7 +15,7 @@
 #include "tegula/plan/transition.h"
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Parts of a tensor along a dim, one after the other.
 struct Pick {
@@ -105,4 +105,4 @@ StepKind step_kind(const DTensorSpec& before, const DTensorSpec& after,
 // O(ranks of the group * intervals of a shard).
 TileStep step_at(const DTensorSpec& before, const DTensorSpec& after, const Coordinate& coordinate);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -11,6 +11,9 @@
 #include "tegula/propagate/transition_cost.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 // Whether a rank is left without elements of the dim.

@@ -4,7 +4,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 bool is_made_unasked(StepKind kind, Owing owing) {
@@ -45,4 +45,4 @@ std::int64_t debt_cost(const Placement& result, std::int64_t bytes, const Rates&
   return time_of(rates, 1, cost_on_tile(kind, rates, bytes).bytes_sent, 0);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -9,7 +9,7 @@
 #include "tegula/placement/placement.h"
 #include "tegula/plan/step_cost.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 struct TransitionCost {
   bool communicates = false;
@@ -34,4 +34,4 @@ std::optional<TransitionCost> transition_cost(const Placement& from, const Place
 // writes a tile: a debt that can wait is better than one that is paid at once.
 std::int64_t debt_cost(const Placement& result, std::int64_t bytes, const Rates& rates);
 
-}  // namespace tegula
+}  // namespace tegula::inner

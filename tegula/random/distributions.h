@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-namespace tegula {
+namespace tegula::inner {
 
 // The first five are for f16, bf16, f32 and f64, the others for whole numbers and bool too. What
 // the element type cannot hold is rounded. Parameters are those that libtorch allows.
@@ -55,4 +55,4 @@ using Distribution =
 // "Uniform(0, 1)"
 std::string to_string(const Distribution& distribution);
 
-}  // namespace tegula
+}  // namespace tegula::inner

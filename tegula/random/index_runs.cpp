@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 struct Loop {
@@ -116,4 +116,4 @@ void for_each_run(const TensorSlice& slice, const Shape& whole, const Shape& str
   Boxes(slice, index_stride, stride, visit).choose(0, IndexRun{});
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -6,7 +6,7 @@
 
 #include "tegula/spec/slices.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Elements on a line in both: the i-th has the index `index + i * index_step` of the whole tensor's
 // row-major order, and lies at `offset + i * offset_step` of the tile's memory, in elements.
@@ -24,4 +24,4 @@ struct IndexRun {
 void for_each_run(const TensorSlice& slice, const Shape& whole, const Shape& stride,
                   const std::function<void(const IndexRun&)>& visit);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -2,7 +2,7 @@
 // Compilers turn it into vector code that takes half the time of one element after the other.
 #include "tegula/random/philox_batch.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 inline void PhiloxBatch::put(std::int64_t i, const PhiloxCounter& words) {
   word0_[i] = words[0];
@@ -24,4 +24,4 @@ PhiloxBatch::PhiloxBatch(const Draw& draw, std::uint64_t index, std::uint64_t st
   }
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

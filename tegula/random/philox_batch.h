@@ -6,7 +6,7 @@
 #include "tegula/base/philox.h"
 #include "tegula/random/random.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Law: PhiloxBatch(draw, index, step)[i] == random_bits(draw.seed, index + i * step, draw.number).
 class PhiloxBatch {
@@ -28,4 +28,4 @@ class PhiloxBatch {
   std::uint32_t word3_[kSize];
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -10,6 +10,9 @@
 #include "tegula/base/philox.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 struct WorldRandom {
@@ -38,13 +41,13 @@ void set_rng_state(const World& world, const RNGState& state) {
   random.state = state;
 }
 
-Draw next_draw(const World& world) {
+Draw inner::next_draw(const World& world) {
   auto& random = world.part<WorldRandom>();
   const std::lock_guard lock(random.mutex);
   return {.seed = random.state.seed, .number = random.state.next_draw++};
 }
 
-Draw draw_from(at::Generator generator) {
+Draw inner::draw_from(at::Generator generator) {
   if (!generator.defined() || !generator.device().is_cpu()) {
     throw UsageError("random numbers need a CPU generator")
         .fact("got", generator.defined() ? generator.device().str() : "undefined")
@@ -54,7 +57,7 @@ Draw draw_from(at::Generator generator) {
   return {.seed = generator.get<at::CPUGeneratorImpl>()->random64(), .number = 0};
 }
 
-at::Generator replicated_generator(const Draw& draw) {
+at::Generator inner::replicated_generator(const Draw& draw) {
   // A seed would do no justice to a draw: this engine looks at 32 bits of it, and among some ten
   // thousand draws two would be alike. So the whole state is filled.
   at::mt19937 engine(draw.seed);

@@ -24,6 +24,8 @@ void manual_seed(const World& world, std::uint64_t seed);
 RNGState rng_state(const World& world);
 void set_rng_state(const World& world, const RNGState& state);
 
+namespace inner {
+
 // What one random op needs to fill its result (random_fill.h).
 struct Draw {
   std::uint64_t seed = 0;
@@ -43,5 +45,7 @@ Draw draw_from(at::Generator generator);
 // draws give generators in the same state; other draws, and the elements that fill_random makes,
 // are independent of it.
 at::Generator replicated_generator(const Draw& draw);
+
+}  // namespace inner
 
 }  // namespace tegula

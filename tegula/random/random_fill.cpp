@@ -17,7 +17,7 @@
 #include "tegula/random/philox_batch.h"
 #include "tegula/random/samplers.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // Where a tile is: its slice of a tensor of this shape.
@@ -262,4 +262,4 @@ void fill_bernoulli(const at::Tensor& whole, const at::Tensor& probabilities, co
   toss(whole, {slice, shape}, probabilities, draw);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -16,7 +16,7 @@
 #include "tegula/random/random.h"
 #include "tegula/spec/slices.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The tile at a coordinate, worked out once for many fills.
 class FillPlan {
@@ -45,4 +45,4 @@ void fill_bernoulli(const at::Tensor& tile, const DTensorSpec& spec, const Coord
                     const at::Tensor& probabilities, const Draw& draw);
 void fill_bernoulli(const at::Tensor& whole, const at::Tensor& probabilities, const Draw& draw);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace tegula {
+namespace tegula::inner {
 
 // Rounded to T, over f32 if T has 16 bits; whole numbers are cut off.
 template <class T>
@@ -47,4 +47,4 @@ T round_up(long double x) {
   return -round_down<T>(-x);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

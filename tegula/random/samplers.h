@@ -21,7 +21,7 @@
 #include "tegula/random/rounding.h"
 #include "tegula/random/standard_normal.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 template <class D>
 constexpr bool kIsContinuous =
@@ -192,4 +192,4 @@ auto sampler_for(const Integers& integers) {
   }
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -13,7 +13,7 @@
 
 #include "tegula/base/philox.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Up to 9.4 standard deviations.
 inline double standard_normal_f64(const RandomBits& bits) {
@@ -63,4 +63,4 @@ inline float standard_normal_f32(const RandomBits& bits) {
   return std::sqrt(-2 * log) * sine_of_half_turns((angle + 0.5F) * 0x1p-32F);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <optional>
 
-namespace tegula {
+namespace tegula::inner {
 
 struct AsyncTile::State {
   std::mutex mutex;
@@ -38,4 +38,4 @@ bool AsyncTile::is_done() const {
   return !state_->call || state_->call->is_done();
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 
 #include "tegula/comm/group.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Copies mean the same tile. Any thread may use it.
 class AsyncTile {
@@ -28,4 +28,4 @@ class AsyncTile {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

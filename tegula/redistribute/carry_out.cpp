@@ -7,7 +7,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/overloaded.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // narrow(), with one call of the dispatcher.
@@ -119,4 +119,4 @@ at::Tensor finish(const at::Tensor& received, const TileStep& step) {
   return taken(received, step.after);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -9,7 +9,7 @@
 #include "tegula/comm/world.h"
 #include "tegula/plan/tile_step.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The group among which the step communicates: along its axis, or, over several axes, along that of
 // a mesh which has them as one. None for a step that stays on its rank.
@@ -24,4 +24,4 @@ at::Tensor carry_out(const Group& group, const at::Tensor& tile, const TileStep&
 Pending begin(const Group& group, const at::Tensor& tile, const TileStep& step);
 at::Tensor finish(const at::Tensor& received, const TileStep& step);
 
-}  // namespace tegula
+}  // namespace tegula::inner

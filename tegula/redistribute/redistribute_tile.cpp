@@ -2,7 +2,7 @@
 
 #include "tegula/redistribute/routes.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 at::Tensor redistribute_tile(const World& world, const at::Tensor& tile, const DTensorSpec& from,
                              const DTensorSpec& to, const RouteOptions& options) {
@@ -17,4 +17,4 @@ AsyncTile redistribute_tile_async(const World& world, const at::Tensor& tile,
   return world.part<Routes>().find_or_make(world, from, to, options).start(tile);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

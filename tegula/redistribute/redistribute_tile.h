@@ -11,7 +11,7 @@
 #include "tegula/redistribute/route.h"
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Route(world, from, to, options).run(tile)
 at::Tensor redistribute_tile(const World& world, const at::Tensor& tile, const DTensorSpec& from,
@@ -22,4 +22,4 @@ AsyncTile redistribute_tile_async(const World& world, const at::Tensor& tile,
                                   const DTensorSpec& from, const DTensorSpec& to,
                                   const RouteOptions& options = {});
 
-}  // namespace tegula
+}  // namespace tegula::inner

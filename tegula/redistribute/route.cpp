@@ -16,7 +16,7 @@
 #include "tegula/redistribute/carry_out.h"
 #include "tegula/redistribute/tile_layout.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 enum class Kind { Whole, Real, Complex };
@@ -161,4 +161,4 @@ AsyncTile Route::start(const at::Tensor& tile) const {
   });
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

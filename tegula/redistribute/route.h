@@ -18,7 +18,7 @@
 #include "tegula/redistribute/async_tile.h"
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 struct RouteOptions {
   // Tiles are converted to this element type before the first step that communicates, by all ranks,
@@ -60,4 +60,4 @@ class Route {
   std::shared_ptr<const Ready> ready_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -3,7 +3,7 @@
 #include "tegula/base/hash.h"
 #include "tegula/plan/redistribute_planner.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 std::size_t Routes::KeyHash::operator()(const Key& key) const {
   const std::uint64_t wire = key.wire ? 1 + static_cast<std::uint64_t>(*key.wire) : 0;
@@ -29,4 +29,4 @@ Route Routes::find_or_make(const World& world, const DTensorSpec& from, const DT
   return route;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -9,7 +9,7 @@
 
 #include "tegula/redistribute/route.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Any thread. The last kMost routes are remembered.
 class Routes {
@@ -38,4 +38,4 @@ class Routes {
   std::deque<Key> by_age_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 at::TensorOptions options_of(const DTensorSpec& spec) {
@@ -67,4 +67,4 @@ at::Tensor in_tile_layout(const at::Tensor& local, const DTensorSpec& spec,
   return new_tile(spec, coordinate).copy_(local);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -5,7 +5,7 @@
 
 #include "tegula/spec/slices.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // local_stride; dense where the whole tensor has stride 0, since a tile on its way may hold
 // different values along an expanded dim.
@@ -28,4 +28,4 @@ at::Tensor in_tile_layout(const at::Tensor& local, const DTensorSpec& spec,
 // UsageError unless the tensor has the shape and element type of the tile at this coordinate.
 void check_tile(const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& coordinate);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -20,7 +20,7 @@
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Ranks = std::vector<int>;  // ascending
@@ -242,4 +242,4 @@ at::Tensor scatter_from(const World& world, const at::Tensor& whole, std::int64_
                      DTensorSpec(at_source, {Replicate()}, to.meta()), to, {});
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

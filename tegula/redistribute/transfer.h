@@ -15,7 +15,7 @@
 #include "tegula/redistribute/route.h"
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // This rank's tile by `to` from its tile by `from`, which is not looked at on ranks outside of the
 // mesh of `from`. Fresh memory with the strides of tile_stride; empty of shape [0] on ranks outside
@@ -37,4 +37,4 @@ at::Tensor transfer(const World& world, const at::Tensor& tile, const DTensorSpe
 at::Tensor scatter_from(const World& world, const at::Tensor& whole, std::int64_t source,
                         const DTensorSpec& to);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -6,7 +6,7 @@
 
 #include "tegula/base/text.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // Different for each letter, so that no dim can be taken for another.
@@ -99,4 +99,4 @@ OpSchema example_call(const Rule& rule, const DeviceMesh& mesh) {
   return schema;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

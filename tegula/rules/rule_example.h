@@ -10,7 +10,7 @@
 
 #include "tegula/rules/rule_table.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // The arguments of the rule's example: as it was registered, or made from the rule's text with
 // another size for each letter. Empty if a rule without text came without one.
@@ -19,4 +19,4 @@ std::string example_arguments(const Rule& rule);
 // That call, its tensors replicated on the mesh. UsageError if the text is none.
 OpSchema example_call(const Rule& rule, const DeviceMesh& mesh);
 
-}  // namespace tegula
+}  // namespace tegula::inner

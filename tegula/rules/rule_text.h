@@ -40,7 +40,7 @@ struct RuleForm {
   std::uint32_t whole = 0;  // bit k: the letter 'a' + k stays whole
 };
 
-namespace rule_text {
+namespace inner::rule_text {
 
 // Reads from the front of the text. Errors are thrown as text: in a constant expression they stop
 // the compiler at the line that says what is wrong.
@@ -149,12 +149,13 @@ class Reader {
   std::string_view rest_;
 };
 
-}  // namespace rule_text
+}  // namespace inner::rule_text
 
 class RuleText {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a rule is written as its text
-  consteval RuleText(const char* text) : text_(text), form_(rule_text::Reader(text).read()) {}
+  consteval RuleText(const char* text)
+      : text_(text), form_(inner::rule_text::Reader(text).read()) {}
 
   constexpr std::string_view text() const { return text_; }
   constexpr const RuleForm& form() const { return form_; }

@@ -6,7 +6,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 bool is_integral(DType dtype) {
@@ -223,4 +223,4 @@ SignatureOf stacking(std::size_t dim) {
   };
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

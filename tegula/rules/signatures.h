@@ -7,7 +7,7 @@
 
 #include "tegula/rules/rule_table.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // self is reduced over the dims that argument `dims` names (a number, a list, or none: all), kept
 // as one element if the flag at `keepdim` is on. `linear`: a sum that self owes passes.
@@ -59,4 +59,4 @@ bool has_shape_if_given(const OpSchema& schema, std::size_t argument, const Shap
 // none such.
 std::size_t wrapped_dim(std::int64_t dim, std::size_t dims);
 
-}  // namespace tegula
+}  // namespace tegula::inner

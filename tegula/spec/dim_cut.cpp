@@ -12,6 +12,9 @@
 #include "tegula/spec/simplest_cut.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 // The end of an interval that may reach beyond all numbers.

@@ -16,6 +16,9 @@
 #include "tegula/base/text.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 std::string describe(const DeviceMesh& mesh, const Placements& placements, const TensorMeta& meta) {

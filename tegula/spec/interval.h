@@ -21,6 +21,8 @@ std::string to_string(const Interval& interval);
 // "0:3" or "0:3, 8:11"
 std::string to_string(const std::vector<Interval>& intervals);
 
+namespace inner {
+
 // Rounded up; a at least 0, b at least 1.
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
@@ -35,5 +37,7 @@ inline Interval even_chunk(std::int64_t length, std::int64_t ranks, std::int64_t
       chunk == 0 || rank > length / chunk ? length : std::min(rank * chunk, length);
   return {begin, std::min(chunk, length - begin)};
 }
+
+}  // namespace inner
 
 }  // namespace tegula

@@ -1,6 +1,6 @@
 #include "tegula/spec/placed_otherwise.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 DTensorSpec replicated_spec(const DeviceMesh& mesh, const TensorMeta& meta) {
   return {mesh, Placements(mesh.ndim(), Replicate()), meta};
@@ -18,4 +18,4 @@ DTensorSpec with_reductions_done(const DTensorSpec& spec) {
   return {spec.mesh(), placements, spec.shard_order(), spec.meta()};
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

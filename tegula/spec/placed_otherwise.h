@@ -3,7 +3,7 @@
 
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Every rank of the mesh holds the whole.
 DTensorSpec replicated_spec(const DeviceMesh& mesh, const TensorMeta& meta);
@@ -12,4 +12,4 @@ DTensorSpec replicated_spec(const DTensorSpec& spec);
 // Replicated where a reduction is owed; shards stay, in their order.
 DTensorSpec with_reductions_done(const DTensorSpec& spec);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 std::string describe(const CutAxis& axis) {
@@ -143,4 +143,4 @@ Cut simplest_cut(const CutAxis& axis, const std::vector<std::int64_t>& piece_len
   return Cut(std::move(blocks), std::move(sizes));
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

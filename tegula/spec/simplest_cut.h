@@ -6,7 +6,7 @@
 
 #include "tegula/spec/dim_cut.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // UsageError: a negative size, an axis without ranks, more shards than 63 bits count.
 void check_cut_axes(std::int64_t size, const std::vector<CutAxis>& axes);
@@ -18,4 +18,4 @@ void check_cut_axes(std::int64_t size, const std::vector<CutAxis>& axes);
 // sizes with neither one entry nor one per piece. O(pieces * ranks).
 Cut simplest_cut(const CutAxis& axis, const std::vector<std::int64_t>& piece_lengths);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -12,6 +12,9 @@
 #include "tegula/base/text.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 // One axis that cuts a dim, as PyTorch writes it.

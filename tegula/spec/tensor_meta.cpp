@@ -11,6 +11,9 @@
 #include "tegula/base/text.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 std::string shape_text(DType dtype, const Shape& shape) {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <numeric>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 Coordinate place_of_shard(const DTensorSpec& spec, const DimCut& cut, std::int64_t shard) {
@@ -263,4 +263,4 @@ std::optional<DTensorSpec> regrouped(const DTensorSpec& spec, const TensorMeta& 
   return draft.finish(meta);
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

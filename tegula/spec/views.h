@@ -11,7 +11,7 @@
 
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Old dim d becomes dim to[d]; none: the dim goes away (it must not be cut). The view's own shape
 // and strides are `meta`.
@@ -38,4 +38,4 @@ DimSlice slice_within(const DimSlice& slice, const Interval& interval);
 //   [8, 6] as [S(0)] -> [48] as [S(0)];   [4, 6] as [S(1)] -> [24] as [S(0, blocks=4)], and back
 std::optional<DTensorSpec> regrouped(const DTensorSpec& spec, const TensorMeta& meta);
 
-}  // namespace tegula
+}  // namespace tegula::inner

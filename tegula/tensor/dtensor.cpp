@@ -15,6 +15,9 @@
 #include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 PayloadPtr payload_or_throw(const at::Tensor& tensor, const char* function) {

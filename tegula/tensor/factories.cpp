@@ -14,6 +14,9 @@
 #include "tegula/spec/placed_otherwise.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 using Fill = std::function<void(const at::Tensor& tile, const DTensorSpec&, const Coordinate&)>;

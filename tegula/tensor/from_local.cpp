@@ -20,6 +20,9 @@
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::int64_t kMostDims = 28;

@@ -15,6 +15,9 @@
 #include "tegula/tensor/name_patterns.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 // A parameter or buffer of a module.

@@ -8,7 +8,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr std::size_t kMostNearNames = 3;
@@ -132,4 +132,4 @@ std::vector<std::optional<std::size_t>> last_matches(
   return last;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

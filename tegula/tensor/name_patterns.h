@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tegula {
+namespace tegula::inner {
 
 // Whether the pattern stands for this whole name.
 bool matches(std::string_view pattern, std::string_view name);
@@ -24,4 +24,4 @@ bool matches(std::string_view pattern, std::string_view name);
 std::vector<std::optional<std::size_t>> last_matches(
     const std::vector<std::string>& patterns, const std::vector<std::vector<std::string>>& tensors);
 
-}  // namespace tegula
+}  // namespace tegula::inner

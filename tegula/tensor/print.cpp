@@ -10,6 +10,9 @@
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::int64_t kMostPrinted = 1000;

@@ -14,6 +14,9 @@
 #include "tegula/testing/sample_rule.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 using Choices = std::vector<std::vector<Placement>>;  // one list per tensor

@@ -13,7 +13,7 @@
 #include "tegula/spec/slices.h"
 #include "tegula/testing/parts.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 CallSchema schema_of(const Call& call, const DeviceMesh& axis) {
@@ -137,4 +137,4 @@ std::vector<std::vector<at::Tensor>> PlayedCall::play(const Placing& placing) {
   return parts;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -12,7 +12,7 @@
 #include "tegula/operators/call_schema.h"
 #include "tegula/testing/sample.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 // Where the operands of a call are along the axis.
 struct Placing {
@@ -58,4 +58,4 @@ class PlayedCall {
   std::vector<at::Tensor> results_;
 };
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -14,6 +14,9 @@
 #include "tegula/testing/sample_rule.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr std::uint64_t kSeed = 1;

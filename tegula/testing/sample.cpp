@@ -11,6 +11,9 @@
 #include "tegula/random/random.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 c10::OperatorName full_name(const std::string& op) {

@@ -2,7 +2,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 std::optional<Signature> signature_for(const RuleTable& rules, const PlayedCall& call) {
   const std::shared_ptr<const Rule> rule = rules.find(call.schema().op);
@@ -16,4 +16,4 @@ std::optional<Signature> signature_for(const RuleTable& rules, const PlayedCall&
   return signature;
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

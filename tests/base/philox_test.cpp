@@ -5,7 +5,7 @@
 #include <bit>
 #include <set>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // The vectors that the authors publish with their library.
@@ -50,4 +50,4 @@ TEST(Philox, OneBitOfTheCounterFlipsHalfOfTheBlock) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

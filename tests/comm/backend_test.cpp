@@ -7,7 +7,7 @@
 #include "tegula/comm/world.h"
 #include "tests/comm/ranks.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -93,4 +93,4 @@ TEST(Backend, DoesWhatC10dAsks) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

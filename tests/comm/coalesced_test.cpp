@@ -8,7 +8,7 @@
 #include "tegula/comm/flat_layout.h"
 #include "tests/comm/ranks.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -167,4 +167,4 @@ TEST(FlatLayout, EveryWindowMeetsTheBytesOfItsTensorsOnce) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/launch.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 Place place(const std::map<std::string, std::string>& variables) {
@@ -105,4 +105,4 @@ TEST(Environment, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

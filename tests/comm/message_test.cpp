@@ -11,7 +11,7 @@
 #include "tegula/comm/tensor_head.h"
 #include "tests/comm/ranks.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using namespace std::chrono_literals;
@@ -148,4 +148,4 @@ TEST(MessageWithShape, TheLogTellsTheBytesThatCame) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 namespace {
 
 // A group of one on a board for processes, with a block of 4 MiB.
@@ -47,4 +47,4 @@ TEST(Offer, APlaceServesAgainIfNobodyWritesIntoIt) {
 }
 
 }  // namespace
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -12,7 +12,7 @@
 #include "tegula/comm/piece.h"
 #include "tegula/comm/reduce.h"
 
-namespace tegula::comm {
+namespace tegula::inner::comm {
 namespace {
 
 std::array<std::byte, 64> counted_bytes() {
@@ -125,4 +125,4 @@ TEST(Buffers, NoMoreIsKeptThanAllowed) {
 }
 
 }  // namespace
-}  // namespace tegula::comm
+}  // namespace tegula::inner::comm

@@ -14,6 +14,9 @@
 #include "tegula/base/launch.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -165,7 +165,7 @@ std::vector<const void*> parts_of(const World& world, std::integer_sequence<int,
 }
 
 TEST(World, KeepsOnePartOfEachTypeHoweverManyTypesThereAre) {
-  constexpr int kMany = static_cast<int>(comm::WorldHead::kSlots) + 20;
+  constexpr int kMany = static_cast<int>(inner::comm::WorldHead::kSlots) + 20;
   const auto numbers = std::make_integer_sequence<int, kMany>();
   const World world = World::alone();
   const World other = World::alone();

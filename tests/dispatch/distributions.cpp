@@ -11,6 +11,9 @@
 #include "tests/spec/generated.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 enum class Way { R, S0, S1, S0Sizes, S0Blocks, PSum, PMax, PAvg, M };

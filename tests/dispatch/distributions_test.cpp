@@ -16,7 +16,7 @@
 #include "tegula/random/random_fill.h"
 #include "tegula/random/rounding.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr std::int64_t kCount = 1 << 18;
@@ -248,4 +248,4 @@ TEST(Rounding, NeighboursAreNext) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -20,7 +20,7 @@
 #include "tests/placement/usage_error.h"
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr Draw kDraw{.seed = 20260101, .number = 5};
@@ -347,4 +347,4 @@ TEST(RandomState, AReplicatedGeneratorIsUniform) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -11,7 +11,7 @@
 #include "tests/dispatch/distributions.h"
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 struct Case {
@@ -327,4 +327,4 @@ TEST(Redistribute, ATileThatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

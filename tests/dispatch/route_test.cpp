@@ -13,7 +13,7 @@
 #include "tegula/redistribute/routes.h"
 #include "tests/dispatch/distributions.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 TEST(RouteLaw, CommunicatesIfAndOnlyIfAStepOfTheRankDoes) {
@@ -157,4 +157,4 @@ TEST(Routes, MoreThanAreRememberedStayRight) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 #include "tests/dispatch/distributions.h"
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 struct Case {
@@ -175,4 +175,4 @@ TEST(Scatter, AnyRanksTensorReachesTheWholeMesh) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -8,7 +8,7 @@
 #include "tegula/base/error.h"
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 std::vector<std::int64_t> elements(const std::vector<Interval>& intervals) {
@@ -100,4 +100,4 @@ TEST(Deliveries, AReceiverOutsideOfTheMeshIsRefused) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -9,6 +9,9 @@
 #include "tests/spec/generated.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 // Adds the specs with these placements, in every shard order.

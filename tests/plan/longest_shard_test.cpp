@@ -6,7 +6,7 @@
 
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 TEST(LongestShardLaw, ItIsTheGreatestLocalSizeOfARank) {
@@ -38,4 +38,4 @@ TEST(LongestShard, TheNumberOfRanksDoesNotMatter) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -5,7 +5,7 @@
 #include "tegula/base/error.h"
 #include "tests/placement/random.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 std::vector<std::int64_t> elements(const Intervals& intervals) {
@@ -70,4 +70,4 @@ TEST(Places, AnElementThatIsNotHeldIsABug) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -11,7 +11,7 @@
 #include "tests/plan/exhaustive.h"
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr std::int64_t kMega = std::int64_t{1} << 20;
@@ -407,4 +407,4 @@ TEST(Planner, TensorsBeyondAllNumbersArePlannedToo) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -7,7 +7,7 @@
 #include "tegula/plan/search.h"
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // Asked before and after more has been found out, along a way that is chosen by chance.
@@ -55,4 +55,4 @@ TEST(RemainingTime, ItIsExactWhereTheOrderOfAxesDoesNotMatter) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

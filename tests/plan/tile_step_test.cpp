@@ -4,7 +4,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 TileStep step(const std::string& tensor, const std::string& from, const std::string& to,
@@ -130,4 +130,4 @@ TEST(TileStep, AnAxisOfOneRankMayChangeAlongWithAnother) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

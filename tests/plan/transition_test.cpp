@@ -5,7 +5,7 @@
 #include "tegula/plan/step_cost.h"
 #include "tegula/plan/tile_step.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 const Placements kOneOfEach = {Replicate(), Shard(0), Partial(), MaskPartial(9)};
@@ -72,4 +72,4 @@ TEST(StepCost, ATileGrowsByGathersAndShrinksByScatters) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

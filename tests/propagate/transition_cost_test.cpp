@@ -6,7 +6,7 @@
 
 #include "tegula/plan/plan.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 const DeviceMesh kMesh({{"tp", 4}});
@@ -87,4 +87,4 @@ TEST(TransitionCost, TimesBeyondAllNumbersStayInOrder) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -7,7 +7,7 @@
 #include "tegula/rules/rule_example.h"
 #include "tests/rules/calls.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 TEST(RuleTable, ANewRuleReplacesTheOldOneAndChangesTheVersion) {
@@ -100,4 +100,4 @@ TEST(OpSchema, ArgumentsAreReadAsWhatTheyAre) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // All of this is known to the compiler.
@@ -74,4 +74,4 @@ TEST(RuleText, IsNotLongerThanItsForm) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

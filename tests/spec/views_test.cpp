@@ -7,7 +7,7 @@
 #include "tegula/spec/slices.h"
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // A row-major array that names the elements of a whole tensor. A view is a whole array whose
@@ -372,4 +372,4 @@ TEST(Views, ShardOrdersMoveAlong) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

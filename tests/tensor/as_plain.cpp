@@ -216,7 +216,7 @@ Placements some_placements(Random& random, const DeviceMesh& mesh, const at::Ten
 }
 
 at::Tensor numbers(at::IntArrayRef shape, std::uint64_t seed) {
-  at::Generator generator = replicated_generator({seed, 0});
+  at::Generator generator = inner::replicated_generator({seed, 0});
   return at::randn(shape, generator, at::TensorOptions(at::kDouble));
 }
 

@@ -9,7 +9,7 @@
 #include "tests/tensor/environment_variable.h"
 #include "tests/tensor/small_transformer.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Call1 = at::Tensor (*)(const at::Tensor&);
@@ -129,4 +129,4 @@ TEST(Decisions, ThatOneRankForgetsAreMadeAgainAlike) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

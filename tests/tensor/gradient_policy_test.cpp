@@ -10,7 +10,7 @@
 #include "tests/tensor/as_plain.h"
 #include "tests/tensor/environment_variable.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 constexpr GradientReduction kNow = GradientReduction::Now;
@@ -240,4 +240,4 @@ TEST(GradientPolicy, AnUnknownAxisOrAPlainTensorIsRefused) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

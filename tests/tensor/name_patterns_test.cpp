@@ -8,7 +8,7 @@
 
 #include "tests/tensor/as_plain.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Names = std::vector<std::vector<std::string>>;
@@ -133,4 +133,4 @@ TEST(NamePatterns, OneThatLaterOnesHideIsNamed) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

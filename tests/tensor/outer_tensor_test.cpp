@@ -17,7 +17,7 @@
 #include "tegula/tensor/factories.h"
 #include "tests/tensor/as_plain.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 const AsPlain kNoPartial{1e-9, 6, false, false, true};
@@ -740,4 +740,4 @@ TEST(Conjugates, FourierTransformsHaveGradients) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

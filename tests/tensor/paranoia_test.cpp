@@ -12,7 +12,7 @@
 #include "tests/tensor/environment_variable.h"
 #include "tests/tensor/rank_processes.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // A rule that says something else for a while.
@@ -251,4 +251,4 @@ TEST(RightRules, MayLookAtWhatHoldsNothingYet) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

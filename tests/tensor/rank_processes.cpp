@@ -19,6 +19,9 @@
 #include "tegula/base/launch.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

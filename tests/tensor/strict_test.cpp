@@ -165,7 +165,7 @@ TEST(Strict, GuardsNestAndEnd) {
         const StrictMode inner;
         EXPECT_THROW(x + y, UsageError);
         {
-          const OnPurpose purpose;
+          const inner::OnPurpose purpose;
           EXPECT_FALSE(StrictMode::is_on());
           EXPECT_NO_THROW(x + y);
         }

@@ -289,7 +289,7 @@ TEST(RandomNumbers, AGeneratorOfTheUserIsHonoured) {
   run_impatient(3, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
     const auto draw = [&](std::uint64_t seed) {
-      at::Generator generator = replicated_generator({seed, 0});
+      at::Generator generator = inner::replicated_generator({seed, 0});
       return full_tensor(zeros({7}, mesh, {Shard(0)}).normal_(0, 1, generator));
     };
     EXPECT_TRUE(at::equal(draw(1), draw(1)));
@@ -453,7 +453,8 @@ TEST(Placing, EveryShardOrderHoldsTheSlicesThatItSays) {
 TEST(Replicas, ReplicasAreBitwiseEqualAfterChainedReductions) {
   run_impatient(4, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
-    at::Generator generator = replicated_generator({static_cast<std::uint64_t>(world.rank()), 1});
+    at::Generator generator =
+        inner::replicated_generator({static_cast<std::uint64_t>(world.rank()), 1});
     const at::Tensor mine = at::randn({1000}, generator) * 1e3;
     const at::Tensor x = from_local(mine, mesh, {Partial(), Partial()});
     const at::Tensor whole = full_tensor(x);

@@ -10,7 +10,7 @@
 #include "tests/tensor/as_plain.h"
 #include "tests/testing/samples.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 // Samples as programs ---------------------------------------------------------------------------
@@ -172,4 +172,4 @@ TEST_P(OnRanks, OtherFormsGiveWhatPlainOnesGive) {
 INSTANTIATE_TEST_SUITE_P(Rules, OnRanks, testing::Values(2, 3, 4));
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

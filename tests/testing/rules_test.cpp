@@ -11,7 +11,7 @@
 #include "tegula/testing/rule_check.h"
 #include "tests/testing/samples.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 TEST(Rules, EveryRuleHasASample) {
@@ -108,4 +108,4 @@ TEST(WrongRules, ASampleThatNoRuleCoversIsCaught) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

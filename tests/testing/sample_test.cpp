@@ -6,7 +6,7 @@
 #include "tegula/testing/sample.h"
 #include "tests/placement/usage_error.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 template <class Call>
@@ -63,4 +63,4 @@ TEST(Samples, OverListsArePlayedWithOneMember) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner

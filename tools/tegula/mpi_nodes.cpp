@@ -30,6 +30,9 @@
 #include "tools/tegula/random_name.h"
 
 namespace tegula::cli {
+
+using namespace inner;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

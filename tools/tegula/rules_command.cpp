@@ -14,6 +14,9 @@
 #include "tools/tegula/view_rules.h"
 
 namespace tegula::cli {
+
+using namespace inner;
+
 namespace {
 
 // Finding ops ---------------------------------------------------------------------------------

@@ -24,6 +24,9 @@
 #include "tools/tegula/rank_output.h"
 
 namespace tegula::cli {
+
+using namespace inner;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;

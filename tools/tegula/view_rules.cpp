@@ -10,6 +10,9 @@
 #include "tegula/spec/views.h"
 
 namespace tegula::cli {
+
+using namespace inner;
+
 namespace {
 
 using Dims = std::vector<std::optional<std::int64_t>>;

@@ -9,7 +9,7 @@
 #include "tegula/comm/reduce.h"
 #include "tegula/comm/shm/collectives.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 namespace {
 
 // A call under way, or done.
@@ -338,4 +338,4 @@ Backend::Work Backend::barrier(const c10d::BarrierOptions& options) {
              [](Channel& channel) { shm::barrier(channel, Call(Kind::Barrier)); });
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

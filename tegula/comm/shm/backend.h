@@ -17,7 +17,7 @@
 
 #include "tegula/comm/shm/engine.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 class Backend final : public c10d::Backend {
  public:
@@ -72,4 +72,4 @@ class Backend final : public c10d::Backend {
   std::shared_ptr<ShmEngine> engine_;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

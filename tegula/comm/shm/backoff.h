@@ -10,7 +10,7 @@
 
 #include "tegula/comm/shm/futex.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 inline void relax_processor() {
 #if defined(__x86_64__)
@@ -53,4 +53,4 @@ class Backoff {
   int step_;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

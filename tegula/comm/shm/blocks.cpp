@@ -1,6 +1,6 @@
 #include "tegula/comm/shm/blocks.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 namespace {
 
 // Mappings of peers' blocks that are kept for the next call. Places only grow: the first one is the
@@ -75,4 +75,4 @@ std::shared_ptr<const Area> Blocks::map(const Spot& spot) {
   return found;
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -17,7 +17,7 @@
 
 #include "tegula/comm/shm/board.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 // A byte of a block, as all ranks can find it.
 struct Spot {
@@ -59,4 +59,4 @@ class Blocks {
   std::map<std::uint64_t, std::shared_ptr<const Area>> mapped_;  // of others, by place
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

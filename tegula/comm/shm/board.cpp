@@ -21,7 +21,7 @@
 #include "tegula/base/text.h"
 #include "tegula/comm/shm/futex.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 struct RankLine {
   std::atomic<std::uint32_t> presence;
@@ -392,4 +392,4 @@ void Board::free(const Area& area) const {
   unmap(area);
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -25,7 +25,7 @@
 
 #include "tegula/comm/shm/fault.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 struct BoardHeader;
 
@@ -114,4 +114,4 @@ class Board {
   std::unordered_map<std::string, std::string> index_;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

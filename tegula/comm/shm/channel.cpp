@@ -10,7 +10,7 @@
 #include "tegula/base/text.h"
 #include "tegula/comm/shm/envelope.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 struct ChannelHeader {
   Fault fault;
@@ -371,4 +371,4 @@ void Channel::ring(int member) {
   if (lines_[member].bell_sleepers.load() != 0) futex_wake_all(lines_[member].bell);
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -26,7 +26,7 @@
 #include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/board.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 using comm::Call;
 using comm::Kind;
@@ -158,4 +158,4 @@ class Channel {
   std::atomic<bool> has_own_processor_ = false;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

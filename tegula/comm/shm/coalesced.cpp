@@ -10,7 +10,7 @@
 #include "tegula/comm/shm/collectives.h"
 #include "tegula/comm/shm/rounds.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 using comm::combine;
 using comm::first_from;
@@ -341,4 +341,4 @@ void reduce_scatter_coalesced(Channel& channel, const Call& call, TensorList ten
   }
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

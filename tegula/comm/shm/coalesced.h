@@ -12,7 +12,7 @@
 #include "tegula/comm/piece.h"
 #include "tegula/comm/shm/channel.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 using TensorList = std::span<const comm::TensorPieces>;
 
@@ -23,4 +23,4 @@ void all_gather_coalesced(Channel& channel, const Call& call, TensorList tensors
 // to[0], contiguous, receives the reduction of everyone's from[my index].
 void reduce_scatter_coalesced(Channel& channel, const Call& call, TensorList tensors);
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

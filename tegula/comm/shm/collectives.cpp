@@ -14,7 +14,7 @@
 #include "tegula/comm/shm/offer.h"
 #include "tegula/comm/shm/rounds.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 using comm::combine;
 using comm::combine_into;
@@ -452,4 +452,4 @@ void barrier(Channel& channel, const Call& call) {
   channel.advance();
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -16,7 +16,7 @@
 #include "tegula/comm/piece.h"
 #include "tegula/comm/shm/channel.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 using comm::Piece;
 
@@ -38,4 +38,4 @@ void broadcast(Channel& channel, const Call& call, const Piece& piece);
 
 void barrier(Channel& channel, const Call& call);
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -6,7 +6,7 @@
 #include "tegula/comm/shm/coalesced.h"
 #include "tegula/comm/shm/collectives.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 ShmEngine::ShmEngine(std::shared_ptr<Board> board, ChannelOptions options)
     : channel_(std::move(board), std::move(options)), messages_(channel_) {}
@@ -66,4 +66,4 @@ void ShmEngine::broadcast(const Call& call, const Piece& piece) {
 
 void ShmEngine::barrier(const Call& call) { shm::barrier(channel_, call); }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -8,7 +8,7 @@
 #include "tegula/comm/shm/channel.h"
 #include "tegula/comm/shm/message_queue.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 class ShmEngine final : public comm::Engine, public std::enable_shared_from_this<ShmEngine> {
  public:
@@ -55,4 +55,4 @@ class ShmEngine final : public comm::Engine, public std::enable_shared_from_this
   comm::Worker worker_;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

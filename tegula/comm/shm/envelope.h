@@ -9,7 +9,7 @@
 
 #include "tegula/comm/call.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 // A part of a message, followed in memory by its bytes. The sender owns it while it is free, the
 // receiver while it is full.
@@ -34,4 +34,4 @@ struct alignas(64) Envelope {
   static std::size_t stride(int ranks) { return sizeof(Envelope) + room(ranks); }
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 namespace {
 
 // The parts of an error in one text: sentence, hint, then label and value of each fact.
@@ -64,4 +64,4 @@ CommError Fault::error() const {
   return unflattened(text_);
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -7,7 +7,7 @@
 
 #include "tegula/base/error.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 // Lives in shared memory, zero-initialised. The first raise() wins; nothing clears it.
 class Fault {
@@ -30,4 +30,4 @@ class Fault {
   char text_[kCapacity];
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

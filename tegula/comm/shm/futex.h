@@ -11,7 +11,7 @@
 #include <climits>
 #include <cstdint>
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 // Returns when the word no longer holds `expected`, when it is woken, or after `longest`.
 // May return early for no reason; the caller looks again.
@@ -26,4 +26,4 @@ inline void futex_wake_all(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

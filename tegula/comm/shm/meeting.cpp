@@ -16,7 +16,7 @@
 #include "tegula/base/hash.h"
 #include "tegula/base/text.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -155,4 +155,4 @@ std::shared_ptr<Board> meet_on_host(const std::string& job, int rank, int ranks,
                    : attend_meeting(address, rank, ranks, deadline);
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -9,7 +9,7 @@
 
 #include "tegula/comm/shm/board.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 // Every rank on the host calls it with the same `job`, a text that no other job on this host has.
 // Returns when this rank has the board (the first one: when all have). The rank has joined.
@@ -17,4 +17,4 @@ namespace tegula::shm {
 std::shared_ptr<Board> meet_on_host(const std::string& job, int rank, int ranks,
                                     std::chrono::milliseconds timeout);
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 MessageQueue::MessageQueue(Channel& channel) : channel_(channel), messages_(channel) {}
 
@@ -89,4 +89,4 @@ void MessageQueue::carry() {
                                   .hint("wait for sends and recvs before the world goes")));
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

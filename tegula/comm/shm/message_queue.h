@@ -9,7 +9,7 @@
 
 #include "tegula/comm/shm/messages.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 class MessageQueue {
  public:
@@ -37,4 +37,4 @@ class MessageQueue {
   std::thread thread_;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

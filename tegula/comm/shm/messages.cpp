@@ -10,7 +10,7 @@
 
 #include "tegula/comm/shm/envelope.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 using comm::Message;
 using comm::TensorHead;
@@ -168,4 +168,4 @@ void Messages::fail_all(const std::exception_ptr& error) {
   for (PendingMessage& pending : failed) pending.on_end(error);
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -16,7 +16,7 @@
 #include "tegula/comm/message.h"
 #include "tegula/comm/shm/channel.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 // One send or recv under way.
 struct PendingMessage {
@@ -60,4 +60,4 @@ class Messages {
   std::atomic<std::uint32_t> bell_seen_ = 0;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

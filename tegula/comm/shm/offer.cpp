@@ -2,7 +2,7 @@
 
 #include "tegula/comm/shm/rounds.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 using comm::Piece;
 
@@ -58,4 +58,4 @@ void Offer::close() {
   is_open_ = false;
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -14,7 +14,7 @@
 #include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/channel.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 class Offer {
  public:
@@ -42,4 +42,4 @@ class Offer {
   bool is_open_ = false;  // a place of mine may be written by peers
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -9,7 +9,7 @@
 
 #include "tegula/comm/shm/channel.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 using Bytes = std::int64_t;
 // What is combined, in the order of the ranks.
@@ -78,4 +78,4 @@ class ExposedMemory {
   bool closed_ = false;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

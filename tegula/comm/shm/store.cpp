@@ -2,7 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 namespace {
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
@@ -65,4 +65,4 @@ void BoardStore::wait(const std::vector<std::string>& keys,
   }
 }
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm

@@ -10,7 +10,7 @@
 
 #include "tegula/comm/shm/board.h"
 
-namespace tegula::shm {
+namespace tegula::inner::shm {
 
 // Newer libtorch asks a store for clone(); where it does not, the base here does.
 template <class Store>
@@ -46,4 +46,4 @@ class BoardStore final : public ClonedStore<c10d::Store> {
   std::string prefix_;
 };
 
-}  // namespace tegula::shm
+}  // namespace tegula::inner::shm
