@@ -104,7 +104,7 @@ class Buffers::Pool {
   std::int64_t capacity_;
 };
 
-// Lists of unused pieces of memory, one list per power of two. A piece in use keeps the shelf.
+// Lists of unused regions of memory, one list per power of two. A region in use keeps the shelf.
 class Buffers::Shelf : public std::enable_shared_from_this<Shelf> {
  public:
   Shelf() = default;

@@ -21,7 +21,7 @@ namespace tegula::inner::comm {
 namespace {
 
 using Bytes = std::int64_t;
-using Pieces = std::span<const Piece>;
+using Regions = std::span<const Region>;
 
 constexpr Bytes kReducedTogether = 32 << 10;
 constexpr Bytes kLine = 64;
@@ -38,51 +38,51 @@ std::byte* memory_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.data_ptr());
 }
 
-Bytes total_of(Pieces pieces) {
+Bytes total_of(Regions regions) {
   Bytes total = 0;
-  for (const Piece& piece : pieces) total += piece.bytes();
+  for (const Region& region : regions) total += region.bytes();
   return total;
 }
 
-// Contiguous pieces that follow each other are one block already.
-bool is_one_block(Pieces pieces) {
-  const std::byte* end = pieces[0].base;
-  for (const Piece& piece : pieces) {
-    if (piece.bytes() == 0) continue;
-    if (!piece.is_contiguous() || (piece.base != end && end != nullptr)) return false;
-    end = piece.base + piece.bytes();
+// Contiguous regions that follow each other are one block already.
+bool is_one_block(Regions regions) {
+  const std::byte* end = regions[0].base;
+  for (const Region& region : regions) {
+    if (region.bytes() == 0) continue;
+    if (!region.is_contiguous() || (region.base != end && end != nullptr)) return false;
+    end = region.base + region.bytes();
   }
-  return pieces[0].base != nullptr;
+  return regions[0].base != nullptr;
 }
 
-at::Tensor packed(Pieces pieces) {
-  if (is_one_block(pieces)) return bytes_at(pieces[0].base, total_of(pieces));
-  at::Tensor block = new_bytes(total_of(pieces));
+at::Tensor packed(Regions regions) {
+  if (is_one_block(regions)) return bytes_at(regions[0].base, total_of(regions));
+  at::Tensor block = new_bytes(total_of(regions));
   std::byte* next = memory_of(block);
-  for (const Piece& piece : pieces) {
-    pack(piece, 0, piece.bytes(), next);
-    next += piece.bytes();
+  for (const Region& region : regions) {
+    pack(region, 0, region.bytes(), next);
+    next += region.bytes();
   }
   return block;
 }
 
-void unpack_all(const at::Tensor& block, Pieces pieces) {
-  if (is_one_block(pieces) && memory_of(block) == pieces[0].base) return;
+void unpack_all(const at::Tensor& block, Regions regions) {
+  if (is_one_block(regions) && memory_of(block) == regions[0].base) return;
   const std::byte* next = memory_of(block);
-  for (const Piece& piece : pieces) {
-    unpack(next, piece, 0, piece.bytes());
-    next += piece.bytes();
+  for (const Region& region : regions) {
+    unpack(next, region, 0, region.bytes());
+    next += region.bytes();
   }
 }
 
-at::Tensor place_for(Pieces pieces) {
-  return is_one_block(pieces) ? bytes_at(pieces[0].base, total_of(pieces))
-                              : new_bytes(total_of(pieces));
+at::Tensor place_for(Regions regions) {
+  return is_one_block(regions) ? bytes_at(regions[0].base, total_of(regions))
+                               : new_bytes(total_of(regions));
 }
 
-std::vector<std::int64_t> sizes_of(Pieces pieces) {
+std::vector<std::int64_t> sizes_of(Regions regions) {
   std::vector<std::int64_t> sizes;
-  for (const Piece& piece : pieces) sizes.push_back(piece.bytes());
+  for (const Region& region : regions) sizes.push_back(region.bytes());
   return sizes;
 }
 
@@ -107,16 +107,16 @@ class C10dEngine final : public Engine {
 
   void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                   std::int64_t count) override;
-  void all_gather(const Call& call, const Piece& from, Pieces to) override;
-  void reduce_scatter(const Call& call, Pieces from, const Piece& to) override;
+  void all_gather(const Call& call, const Region& from, Regions to) override;
+  void reduce_scatter(const Call& call, Regions from, const Region& to) override;
   void all_reduce_coalesced(const Call& call, TensorList tensors) override;
   void all_gather_coalesced(const Call& call, TensorList tensors) override;
   void reduce_scatter_coalesced(const Call& call, TensorList tensors) override;
-  void exchange(const Call& call, Pieces from, Pieces to) override {
+  void exchange(const Call& call, Regions from, Regions to) override {
     if (size() == 1) return copy(from[0], to[0]);
     move_pieces(call, from, to);
   }
-  void broadcast(const Call& call, const Piece& piece) override;
+  void broadcast(const Call& call, const Region& region) override;
   void barrier(const Call& call) override {
     run(call, [&] { backend_->barrier(with_timeout(c10d::BarrierOptions()))->wait(); });
   }
@@ -124,7 +124,7 @@ class C10dEngine final : public Engine {
   void message_now(const Message& message) override {
     if (!message.carries_shape()) {
       return run(message.call,
-                 [&] { start_message(message.call, message.piece, message.peer)->wait(); });
+                 [&] { start_message(message.call, message.region, message.peer)->wait(); });
     }
     const std::unique_lock<std::mutex> lock = lane_of(message).lock_when_idle();
     move_with_shape(message);
@@ -136,7 +136,7 @@ class C10dEngine final : public Engine {
           announced(std::move(on_end), [this, message] { move_with_shape(message); }));
     }
     c10::intrusive_ptr<c10d::Work> work;
-    run(message.call, [&] { work = start_message(message.call, message.piece, message.peer); });
+    run(message.call, [&] { work = start_message(message.call, message.region, message.peer); });
     waiter_.queue(announced(std::move(on_end), [this, call = message.call, work] {
       run(call, [&] { work->wait(); });
     }));
@@ -153,9 +153,9 @@ class C10dEngine final : public Engine {
     return options;
   }
 
-  c10::intrusive_ptr<c10d::Work> start_message(const Call& call, const Piece& piece, int peer,
+  c10::intrusive_ptr<c10d::Work> start_message(const Call& call, const Region& region, int peer,
                                                int first_tag = 0) {
-    std::vector<at::Tensor> tensors{bytes_at(piece.base, piece.bytes())};
+    std::vector<at::Tensor> tensors{bytes_at(region.base, region.bytes())};
     const int tag = first_tag + call.tag();
     return call.kind() == Kind::Send ? backend_->send(tensors, peer, tag)
                                      : backend_->recv(tensors, peer, tag);
@@ -178,21 +178,21 @@ class C10dEngine final : public Engine {
   // peer and direction.
   void move_with_shape(const Message& message) {
     TensorHead head = message.head ? *message.head : TensorHead();
-    const auto move = [&](const Piece& piece) {
+    const auto move = [&](const Region& region) {
       run(message.call,
-          [&] { start_message(message.call, piece, message.peer, kShapedTags)->wait(); });
+          [&] { start_message(message.call, region, message.peer, kShapedTags)->wait(); });
     };
-    move(Piece::whole(&head, sizeof(head)));
-    Piece piece = message.piece;
+    move(Region::whole(&head, sizeof(head)));
+    Region region = message.region;
     if (message.place_for) {
       try {
-        piece = message.place_for(head.memory());
+        region = message.place_for(head.memory());
       } catch (const CommError& error) {
         abort(error);
         throw;
       }
     }
-    if (piece.bytes() > 0) move(piece);
+    if (region.bytes() > 0) move(region);
   }
 
   Worker& lane_of(const Message& message) {
@@ -202,10 +202,10 @@ class C10dEngine final : public Engine {
     return *lane;
   }
 
-  void move_pieces(const Call& call, Pieces from, Pieces to);
+  void move_pieces(const Call& call, Regions from, Regions to);
   // `combine_range(begin, sources, to, bytes)` makes bytes [begin, begin + bytes) of the result.
   template <class Combine>
-  void reduce_range(const Call& call, Pieces from, const Piece& to, Bytes begin,
+  void reduce_range(const Call& call, Regions from, const Region& to, Bytes begin,
                     Combine combine_range);
   template <class Combine>
   void all_reduce_by(const Call& call, const std::byte* from, std::byte* to, Bytes bytes,
@@ -245,7 +245,7 @@ class C10dEngine final : public Engine {
   Worker worker_;
 };
 
-void C10dEngine::move_pieces(const Call& call, Pieces from, Pieces to) {
+void C10dEngine::move_pieces(const Call& call, Regions from, Regions to) {
   at::Tensor sent = packed(from);
   at::Tensor received = place_for(to);
   std::vector<std::int64_t> sent_sizes = sizes_of(from);
@@ -260,13 +260,13 @@ void C10dEngine::move_pieces(const Call& call, Pieces from, Pieces to) {
 }
 
 // Uneven contributions travel padded to the longest.
-void C10dEngine::all_gather(const Call& call, const Piece& from, Pieces to) {
+void C10dEngine::all_gather(const Call& call, const Region& from, Regions to) {
   if (size() == 1) return copy(from, to[0]);
   Bytes longest = 0;
   bool is_even = true;
-  for (const Piece& piece : to) {
-    longest = std::max(longest, piece.bytes());
-    is_even = is_even && piece.bytes() == to[0].bytes();
+  for (const Region& region : to) {
+    longest = std::max(longest, region.bytes());
+    is_even = is_even && region.bytes() == to[0].bytes();
   }
   if (longest == 0) return barrier(call);
   at::Tensor sent;
@@ -287,13 +287,13 @@ void C10dEngine::all_gather(const Call& call, const Piece& from, Pieces to) {
 }
 
 template <class Combine>
-void C10dEngine::reduce_range(const Call& call, Pieces from, const Piece& to, Bytes begin,
+void C10dEngine::reduce_range(const Call& call, Regions from, const Region& to, Bytes begin,
                               Combine combine_range) {
   const at::Tensor parts = new_bytes(to.bytes() * size());
-  std::vector<Piece> received;
+  std::vector<Region> received;
   std::vector<const void*> sources;
   for (int rank = 0; rank < size(); ++rank) {
-    received.push_back(Piece::whole(memory_of(parts) + rank * to.bytes(), to.bytes()));
+    received.push_back(Region::whole(memory_of(parts) + rank * to.bytes(), to.bytes()));
     sources.push_back(received.back().base);
   }
   move_pieces(call, from, received);
@@ -305,25 +305,25 @@ void C10dEngine::all_reduce_by(const Call& call, const std::byte* from, std::byt
                                Combine combine_range) {
   if (bytes <= kReducedTogether) {
     const at::Tensor all = new_bytes(bytes * size());
-    std::vector<Piece> received;
+    std::vector<Region> received;
     std::vector<const void*> sources;
     for (int rank = 0; rank < size(); ++rank) {
-      received.push_back(Piece::whole(memory_of(all) + rank * bytes, bytes));
+      received.push_back(Region::whole(memory_of(all) + rank * bytes, bytes));
       sources.push_back(received.back().base);
     }
-    all_gather(call, Piece::whole(from, bytes), received);
+    all_gather(call, Region::whole(from, bytes), received);
     return combine_range(Bytes{0}, sources, to, bytes);
   }
   const Bytes chunk = ((bytes + size() - 1) / size() + kLine - 1) / kLine * kLine;
-  std::vector<Piece> sent, gathered;
+  std::vector<Region> sent, gathered;
   for (int rank = 0; rank < size(); ++rank) {
     const Bytes begin = std::min(rank * chunk, bytes);
     const Bytes length = std::min(chunk, bytes - begin);
-    sent.push_back(Piece::whole(from + begin, length));
-    gathered.push_back(Piece::whole(to + begin, length));
+    sent.push_back(Region::whole(from + begin, length));
+    gathered.push_back(Region::whole(to + begin, length));
   }
   const at::Tensor mine = new_bytes(sent[index()].bytes());
-  const Piece reduced = Piece::whole(mine.data_ptr(), sent[index()].bytes());
+  const Region reduced = Region::whole(mine.data_ptr(), sent[index()].bytes());
   reduce_range(call, sent, reduced, sent[index()].base - from, combine_range);
   all_gather(call, reduced, gathered);
 }
@@ -357,21 +357,21 @@ Bytes total_of(const std::vector<FlatLayout>& layouts) {
 }
 
 // The runs of the ranks, one after the other.
-std::vector<Piece> runs_in(const at::Tensor& block, const std::vector<FlatLayout>& layouts) {
-  std::vector<Piece> runs;
+std::vector<Region> runs_in(const at::Tensor& block, const std::vector<FlatLayout>& layouts) {
+  std::vector<Region> runs;
   std::byte* next = memory_of(block);
   for (const FlatLayout& layout : layouts) {
-    runs.push_back(Piece::whole(next, layout.bytes()));
+    runs.push_back(Region::whole(next, layout.bytes()));
     next += layout.bytes();
   }
   return runs;
 }
 
 void copy_all(Engine::TensorList tensors) {
-  for (const TensorPieces& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
+  for (const TensorRegions& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
 }
 
-void C10dEngine::reduce_scatter(const Call& call, Pieces from, const Piece& to) {
+void C10dEngine::reduce_scatter(const Call& call, Regions from, const Region& to) {
   if (size() == 1) return copy(from[0], to);
   reduce_range(call, from, to, 0, combining(call));
 }
@@ -404,8 +404,8 @@ void C10dEngine::all_gather_coalesced(const Call& call, TensorList tensors) {
   const at::Tensor sent = new_bytes(mine.bytes());
   const at::Tensor received = new_bytes(total_of(layouts));
   pack_run(tensors, mine, first_from, 0, mine.bytes(), memory_of(sent));
-  const std::vector<Piece> runs = runs_in(received, layouts);
-  all_gather(call, Piece::whole(memory_of(sent), mine.bytes()), runs);
+  const std::vector<Region> runs = runs_in(received, layouts);
+  all_gather(call, Region::whole(memory_of(sent), mine.bytes()), runs);
   for (std::size_t rank = 0; rank < runs.size(); ++rank) {
     unpack_run(runs[rank].base, tensors, layouts[rank], to_of(rank), 0, layouts[rank].bytes());
   }
@@ -416,25 +416,25 @@ void C10dEngine::reduce_scatter_coalesced(const Call& call, TensorList tensors) 
   const std::vector<FlatLayout> layouts = layouts_by_rank(size(), tensors, from_of);
   if (total_of(layouts) == 0) return barrier(call);
   const at::Tensor sent = new_bytes(total_of(layouts));
-  const std::vector<Piece> runs = runs_in(sent, layouts);
+  const std::vector<Region> runs = runs_in(sent, layouts);
   for (std::size_t rank = 0; rank < runs.size(); ++rank) {
     pack_run(tensors, layouts[rank], from_of(rank), 0, layouts[rank].bytes(), runs[rank].base);
   }
   const FlatLayout& mine = layouts[index()];
   const at::Tensor reduced = new_bytes(mine.bytes());
-  reduce_range(call, runs, Piece::whole(memory_of(reduced), mine.bytes()), 0,
+  reduce_range(call, runs, Region::whole(memory_of(reduced), mine.bytes()), 0,
                combining(call, tensors, mine));
   unpack_run(memory_of(reduced), tensors, mine, first_to, 0, mine.bytes());
 }
 
-void C10dEngine::broadcast(const Call& call, const Piece& piece) {
+void C10dEngine::broadcast(const Call& call, const Region& region) {
   if (size() == 1) return;
-  if (piece.bytes() == 0) return barrier(call);
-  std::vector<at::Tensor> tensors{packed({&piece, 1})};
+  if (region.bytes() == 0) return barrier(call);
+  std::vector<at::Tensor> tensors{packed({&region, 1})};
   c10d::BroadcastOptions options = with_timeout(c10d::BroadcastOptions());
   options.rootRank = call.root();
   run(call, [&] { backend_->broadcast(tensors, options)->wait(); });
-  unpack_all(tensors[0], {&piece, 1});
+  unpack_all(tensors[0], {&region, 1});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What carries a group's calls. One implementation per engine; tegula::Group stands on this
-// interface alone. Tensors come as pieces of memory, and the places of results are given.
+// interface alone. Tensors come as regions of memory, and the places of results are given.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -14,14 +14,14 @@
 #include "tegula/base/error.h"
 #include "tegula/comm/call.h"
 #include "tegula/comm/message.h"
-#include "tegula/comm/piece.h"
+#include "tegula/comm/region.h"
 #include "tegula/comm/worker.h"
 
 namespace tegula::inner::comm {
 
 // A collective is called by all members, in the same order, and by one thread of a member at a
 // time: on worker(), or under its lock. It returns when this member's results are complete and its
-// pieces may be changed again; other members may not be that far yet. Reductions run in the order
+// regions may be changed again; other members may not be that far yet. Reductions run in the order
 // of the ranks, so that all members, and all engines, come to the same bits.
 //
 // If something goes wrong, a CommError is thrown: by all members if the engine can tell them (shm),
@@ -51,21 +51,21 @@ class Engine {
   virtual void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                           std::int64_t count) = 0;
   // `to[r]` receives what rank r has in `from`. Each rank must know all sizes.
-  virtual void all_gather(const Call& call, const Piece& from, std::span<const Piece> to) = 0;
+  virtual void all_gather(const Call& call, const Region& from, std::span<const Region> to) = 0;
   // `to`, which is contiguous, receives the reduction of everyone's `from[my index]`.
-  virtual void reduce_scatter(const Call& call, std::span<const Piece> from, const Piece& to) = 0;
+  virtual void reduce_scatter(const Call& call, std::span<const Region> from, const Region& to) = 0;
   // The same on the tensors of a list, whose results have the bits of single calls. The call is
   // one: it is compared, fails and counts as a whole. The list may be empty.
-  using TensorList = std::span<const TensorPieces>;
+  using TensorList = std::span<const TensorRegions>;
   virtual void all_reduce_coalesced(const Call& call, TensorList tensors) = 0;
   virtual void all_gather_coalesced(const Call& call, TensorList tensors) = 0;
   virtual void reduce_scatter_coalesced(const Call& call, TensorList tensors) = 0;
-  // `to[r]` receives what rank r has in `from[my index]`: all-to-all, and with empty pieces
+  // `to[r]` receives what rank r has in `from[my index]`: all-to-all, and with empty regions
   // scatter, gather and permute.
-  virtual void exchange(const Call& call, std::span<const Piece> from,
-                        std::span<const Piece> to) = 0;
-  // All pieces become the one of `call.root()`.
-  virtual void broadcast(const Call& call, const Piece& piece) = 0;
+  virtual void exchange(const Call& call, std::span<const Region> from,
+                        std::span<const Region> to) = 0;
+  // All regions become the one of `call.root()`.
+  virtual void broadcast(const Call& call, const Region& region) = 0;
   virtual void barrier(const Call& call) = 0;
 
   using OnEnd = std::function<void(std::exception_ptr)>;

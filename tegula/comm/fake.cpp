@@ -15,13 +15,13 @@ class FakeEngine final : public Engine {
   void abort(const CommError&) override {}
 
   void all_reduce(const Call&, const std::byte*, std::byte*, std::int64_t) override {}
-  void all_gather(const Call&, const Piece&, std::span<const Piece>) override {}
-  void reduce_scatter(const Call&, std::span<const Piece>, const Piece&) override {}
+  void all_gather(const Call&, const Region&, std::span<const Region>) override {}
+  void reduce_scatter(const Call&, std::span<const Region>, const Region&) override {}
   void all_reduce_coalesced(const Call&, TensorList) override {}
   void all_gather_coalesced(const Call&, TensorList) override {}
   void reduce_scatter_coalesced(const Call&, TensorList) override {}
-  void exchange(const Call&, std::span<const Piece>, std::span<const Piece>) override {}
-  void broadcast(const Call&, const Piece&) override {}
+  void exchange(const Call&, std::span<const Region>, std::span<const Region>) override {}
+  void broadcast(const Call&, const Region&) override {}
   void barrier(const Call&) override {}
   void message_now(const Message& message) override {
     if (message.place_for) {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "tegula/comm/piece.h"
+#include "tegula/comm/region.h"
 
 namespace tegula::inner::comm {
 
@@ -46,18 +46,18 @@ class FlatLayout {
   std::int64_t end_ = 0;
 };
 
-// In what follows `choose(tensor)` gives the piece of a tensor that is meant.
+// In what follows `choose(tensor)` gives the region of a tensor that is meant.
 
 template <class Choose>
-FlatLayout layout_of(std::span<const TensorPieces> tensors, Choose choose) {
+FlatLayout layout_of(std::span<const TensorRegions> tensors, Choose choose) {
   FlatLayout layout;
-  for (const TensorPieces& tensor : tensors) layout.add(choose(tensor).bytes());
+  for (const TensorRegions& tensor : tensors) layout.add(choose(tensor).bytes());
   return layout;
 }
 
 // Copies bytes [begin, end) of the run out of the tensors, or into them.
 template <class Choose>
-void pack_run(std::span<const TensorPieces> tensors, const FlatLayout& layout, Choose choose,
+void pack_run(std::span<const TensorRegions> tensors, const FlatLayout& layout, Choose choose,
               std::int64_t begin, std::int64_t end, std::byte* to) {
   layout.for_each_in(
       begin, end, [&](std::size_t i, std::int64_t first, std::int64_t last, std::int64_t offset) {
@@ -66,7 +66,7 @@ void pack_run(std::span<const TensorPieces> tensors, const FlatLayout& layout, C
 }
 
 template <class Choose>
-void unpack_run(const std::byte* from, std::span<const TensorPieces> tensors,
+void unpack_run(const std::byte* from, std::span<const TensorRegions> tensors,
                 const FlatLayout& layout, Choose choose, std::int64_t begin, std::int64_t end) {
   layout.for_each_in(
       begin, end, [&](std::size_t i, std::int64_t first, std::int64_t last, std::int64_t offset) {
@@ -75,18 +75,18 @@ void unpack_run(const std::byte* from, std::span<const TensorPieces> tensors,
 }
 
 // What stands at [0], or at a rank's place.
-inline constexpr auto first_from = [](const TensorPieces& tensor) { return tensor.from[0]; };
-inline constexpr auto first_to = [](const TensorPieces& tensor) { return tensor.to[0]; };
+inline constexpr auto first_from = [](const TensorRegions& tensor) { return tensor.from[0]; };
+inline constexpr auto first_to = [](const TensorRegions& tensor) { return tensor.to[0]; };
 inline constexpr auto from_of = [](std::size_t rank) {
-  return [rank](const TensorPieces& tensor) { return tensor.from[rank]; };
+  return [rank](const TensorRegions& tensor) { return tensor.from[rank]; };
 };
 inline constexpr auto to_of = [](std::size_t rank) {
-  return [rank](const TensorPieces& tensor) { return tensor.to[rank]; };
+  return [rank](const TensorRegions& tensor) { return tensor.to[rank]; };
 };
 
-// One layout per rank, of the pieces that `choose_of(rank)` chooses.
+// One layout per rank, of the regions that `choose_of(rank)` chooses.
 template <class ChooseOf>
-std::vector<FlatLayout> layouts_by_rank(int ranks, std::span<const TensorPieces> tensors,
+std::vector<FlatLayout> layouts_by_rank(int ranks, std::span<const TensorRegions> tensors,
                                         ChooseOf choose_of) {
   std::vector<FlatLayout> layouts;
   for (int rank = 0; rank < ranks; ++rank) {

@@ -1,6 +1,6 @@
-// A call is made ready in the caller's thread (move.h): what is wrong with it is found there. Then
-// it runs, at once or on the engine's worker, in the order in which calls were made. Messages go
-// beside that order.
+// A call is made ready in the caller's thread (prepared.h): what is wrong with it is found there.
+// Then it runs, at once or on the engine's worker, in the order in which calls were made. Messages
+// go beside that order.
 #include "tegula/comm/group.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/group_state.h"
 #include "tegula/comm/log_book.h"
-#include "tegula/comm/move.h"
+#include "tegula/comm/prepared_call.h"
 
 namespace tegula {
 
@@ -21,8 +21,8 @@ using namespace inner;
 
 using comm::GroupState;
 using comm::Kind;
-using comm::Move;
 using comm::Party;
+using comm::PreparedCall;
 
 namespace inner::comm {
 
@@ -90,38 +90,38 @@ auto ready(GroupState& group, Kind kind, Make make) {
   }
 }
 
-std::int64_t bytes_sent_by(const Move& move) {
-  return move.input.defined() ? static_cast<std::int64_t>(move.input.nbytes()) : 0;
+std::int64_t bytes_sent_by(const PreparedCall& prepared) {
+  return prepared.input.defined() ? static_cast<std::int64_t>(prepared.input.nbytes()) : 0;
 }
 
-std::int64_t bytes_sent_by(const comm::CoalescedMove& all) {
+std::int64_t bytes_sent_by(const comm::CoalescedCall& all) {
   std::int64_t bytes = 0;
-  for (const Move& move : all.moves) bytes += bytes_sent_by(move);
+  for (const PreparedCall& prepared : all.parts) bytes += bytes_sent_by(prepared);
   return bytes;
 }
 
 // Null if no log stands.
 template <class AnyMove>
-std::shared_ptr<comm::LogLine> noted(const GroupState& group, const AnyMove& move) {
+std::shared_ptr<comm::LogLine> noted(const GroupState& group, const AnyMove& prepared) {
   if (!group.log_book->is_open()) return nullptr;
   CommEntry entry;
-  entry.kind = move.call.kind();
+  entry.kind = prepared.call.kind();
   entry.axis = group.axis;
   entry.ranks = static_cast<int>(group.ranks.size());
-  entry.bytes = bytes_sent_by(move);
-  entry.tensors = move.call.tensors();
-  if (move.call.has_op()) entry.reduction = move.call.op();
+  entry.bytes = bytes_sent_by(prepared);
+  entry.tensors = prepared.call.tensors();
+  if (prepared.call.has_op()) entry.reduction = prepared.call.op();
   entry.op = CommLabel::current();
   return group.log_book->write(std::move(entry));
 }
 
 template <class Make>
 auto run_now(GroupState& group, Kind kind, Make make) {
-  const auto move = ready(group, kind, make);
-  const std::shared_ptr<comm::LogLine> line = noted(group, move);
+  const auto prepared = ready(group, kind, make);
+  const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
   const comm::LogTime time(line);
   const std::unique_lock<std::mutex> lock = group.engine->worker().lock_when_idle();
-  return move.run(*group.engine);
+  return prepared.run(*group.engine);
 }
 
 // The worker ends before the engine does, so that the task may name the engine.
@@ -130,10 +130,10 @@ std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make
   auto pending = std::make_shared<comm::PendingState>();
   auto ready_move = ready(group, kind, make);
   pending->line = noted(group, ready_move);
-  group.engine->worker().queue([pending, move = std::move(ready_move),
+  group.engine->worker().queue([pending, prepared = std::move(ready_move),
                                 engine = group.engine.get()]() -> comm::Worker::Announcement {
     try {
-      return [pending, result = move.run(*engine)] { pending->end(result); };
+      return [pending, result = prepared.run(*engine)] { pending->end(result); };
     } catch (...) {
       return [pending, error = std::current_exception()] { pending->fail(error); };
     }
@@ -142,22 +142,22 @@ std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make
 }
 
 void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int peer, int tag) {
-  const Move move = comm::message_move(party_of(group), kind, tensor, peer, tag);
-  const std::shared_ptr<comm::LogLine> line = noted(group, move);
+  const PreparedCall prepared = comm::prepare_message(party_of(group), kind, tensor, peer, tag);
+  const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
   const comm::LogTime time(line);
-  group.engine->message_now({move.call, peer, move.from[0]});
-  if (kind == Kind::Recv && !move.input.is_same(tensor)) tensor.copy_(move.input);
+  group.engine->message_now({prepared.call, peer, prepared.from[0]});
+  if (kind == Kind::Recv && !prepared.input.is_same(tensor)) tensor.copy_(prepared.input);
 }
 
 std::shared_ptr<comm::PendingState> message_async(GroupState& group, Kind kind,
                                                   const at::Tensor& tensor, int peer, int tag) {
-  const Move move = comm::message_move(party_of(group), kind, tensor, peer, tag);
+  const PreparedCall prepared = comm::prepare_message(party_of(group), kind, tensor, peer, tag);
   auto pending = std::make_shared<comm::PendingState>();
-  pending->line = noted(group, move);
-  const bool copies_back = kind == Kind::Recv && !move.input.is_same(tensor);
+  pending->line = noted(group, prepared);
+  const bool copies_back = kind == Kind::Recv && !prepared.input.is_same(tensor);
   group.engine->message_async(
-      {move.call, peer, move.from[0]},
-      [pending, input = move.input, tensor, kind, copies_back](std::exception_ptr error) {
+      {prepared.call, peer, prepared.from[0]},
+      [pending, input = prepared.input, tensor, kind, copies_back](std::exception_ptr error) {
         if (error) return pending->fail(std::move(error));
         if (copies_back) tensor.copy_(input);
         pending->end(kind == Kind::Recv ? tensor : at::Tensor());
@@ -174,20 +174,20 @@ struct ShapedMessage {
 
 std::shared_ptr<comm::LogLine> noted_message(const GroupState& group, const comm::Call& call,
                                              const at::Tensor& input) {
-  Move move;
-  move.call = call;
-  move.input = input;
-  return noted(group, move);
+  PreparedCall prepared;
+  prepared.call = call;
+  prepared.input = input;
+  return noted(group, prepared);
 }
 
 ShapedMessage shaped_send(GroupState& group, const at::Tensor& tensor, int to, int tag) {
   const comm::Call call = comm::shaped_message_call(party_of(group), Kind::Send, to, tag);
-  const Move move = comm::message_move(party_of(group), Kind::Send, tensor, to, tag);
+  const PreparedCall prepared = comm::prepare_message(party_of(group), Kind::Send, tensor, to, tag);
   ShapedMessage sent;
-  *sent.tensor = move.input;
-  sent.message = {call, to, move.from[0]};
-  sent.message.head = std::make_shared<comm::TensorHead>(comm::head_of(move.input));
-  sent.line = noted_message(group, call, move.input);
+  *sent.tensor = prepared.input;
+  sent.message = {call, to, prepared.from[0]};
+  sent.message.head = std::make_shared<comm::TensorHead>(comm::head_of(prepared.input));
+  sent.line = noted_message(group, call, prepared.input);
   return sent;
 }
 
@@ -214,7 +214,7 @@ ShapedMessage shaped_recv(GroupState& group, int from, int tag) {
     *tensor = room_for(meta, *buffers);
     const auto bytes = static_cast<std::int64_t>(tensor->nbytes());
     if (line) line->received = bytes;
-    return comm::Piece::whole(tensor->data_ptr(), bytes);
+    return comm::Region::whole(tensor->data_ptr(), bytes);
   };
   return awaited;
 }
@@ -262,69 +262,71 @@ namespace {
 
 // What each collective does, ready to run now or async.
 auto all_reduce_of(const at::Tensor& tensor, ReduceOp op) {
-  return [&tensor, op](const Party& party) { return comm::all_reduce_move(party, tensor, op); };
+  return [&tensor, op](const Party& party) { return comm::prepare_all_reduce(party, tensor, op); };
 }
 
 auto all_gather_of(const at::Tensor& tensor, std::int64_t dim, const Group::Sizes& sizes) {
   return [&tensor, dim, &sizes](const Party& party) {
-    return comm::all_gather_move(party, tensor, dim, sizes);
+    return comm::prepare_all_gather(party, tensor, dim, sizes);
   };
 }
 
 auto reduce_scatter_of(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
                        const Group::Sizes& sizes) {
   return [&tensor, dim, op, &sizes](const Party& party) {
-    return comm::reduce_scatter_move(party, tensor, dim, op, sizes);
+    return comm::prepare_reduce_scatter(party, tensor, dim, op, sizes);
   };
 }
 
 auto all_to_all_of(const at::Tensor& tensor, std::int64_t split_dim, std::int64_t join_dim,
                    const Group::Sizes& split_sizes, const Group::Sizes& join_sizes) {
   return [&tensor, split_dim, join_dim, &split_sizes, &join_sizes](const Party& party) {
-    return comm::all_to_all_move(party, tensor, split_dim, join_dim, split_sizes, join_sizes);
+    return comm::prepare_all_to_all(party, tensor, split_dim, join_dim, split_sizes, join_sizes);
   };
 }
 
 auto broadcast_of(const at::Tensor& tensor, int root) {
-  return [&tensor, root](const Party& party) { return comm::broadcast_move(party, tensor, root); };
+  return
+      [&tensor, root](const Party& party) { return comm::prepare_broadcast(party, tensor, root); };
 }
 
 auto scatter_of(const at::Tensor& part, const at::Tensor& whole, std::int64_t dim, int root,
                 const Group::Sizes& sizes) {
   return [&part, &whole, dim, root, &sizes](const Party& party) {
-    return comm::scatter_move(party, part, whole, dim, root, sizes);
+    return comm::prepare_scatter(party, part, whole, dim, root, sizes);
   };
 }
 
 auto gather_of(const at::Tensor& tensor, std::int64_t dim, int root, const Group::Sizes& sizes) {
   return [&tensor, dim, root, &sizes](const Party& party) {
-    return comm::gather_move(party, tensor, dim, root, sizes);
+    return comm::prepare_gather(party, tensor, dim, root, sizes);
   };
 }
 
 auto permute_of(const at::Tensor& tensor, const std::vector<int>& to,
                 const std::optional<std::vector<std::int64_t>>& shape) {
   return [&tensor, &to, &shape](const Party& party) {
-    return comm::permute_move(party, tensor, to, shape);
+    return comm::prepare_permute(party, tensor, to, shape);
   };
 }
 
 auto all_reduce_list_of(const std::vector<at::Tensor>& tensors, ReduceOp op) {
-  return
-      [&tensors, op](const Party& party) { return comm::all_reduce_list_move(party, tensors, op); };
+  return [&tensors, op](const Party& party) {
+    return comm::prepare_all_reduce_list(party, tensors, op);
+  };
 }
 
 auto all_gather_list_of(const std::vector<TensorAlong>& tensors) {
-  return [&tensors](const Party& party) { return comm::all_gather_list_move(party, tensors); };
+  return [&tensors](const Party& party) { return comm::prepare_all_gather_list(party, tensors); };
 }
 
 auto reduce_scatter_list_of(const std::vector<TensorAlong>& tensors, ReduceOp op) {
   return [&tensors, op](const Party& party) {
-    return comm::reduce_scatter_list_move(party, tensors, op);
+    return comm::prepare_reduce_scatter_list(party, tensors, op);
   };
 }
 
-Move barrier_of(const Party&) { return comm::barrier_move(); }
+PreparedCall barrier_of(const Party&) { return comm::prepare_barrier(); }
 
 }  // namespace
 
@@ -334,7 +336,7 @@ at::Tensor Group::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
 
 void Group::all_reduce_(const at::Tensor& tensor, ReduceOp op) const {
   run_now(*state_, Kind::AllReduce,
-          [&](const Party& party) { return comm::all_reduce_in_place_move(party, tensor, op); });
+          [&](const Party& party) { return comm::prepare_all_reduce_in_place(party, tensor, op); });
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) const {
@@ -384,7 +386,7 @@ std::vector<at::Tensor> Group::all_reduce_coalesced(const std::vector<at::Tensor
 
 void Group::all_reduce_coalesced_(const std::vector<at::Tensor>& tensors, ReduceOp op) const {
   run_now(*state_, Kind::AllReduce, [&](const Party& party) {
-    return comm::all_reduce_list_in_place_move(party, tensors, op);
+    return comm::prepare_all_reduce_list_in_place(party, tensors, op);
   });
 }
 

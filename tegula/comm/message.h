@@ -7,7 +7,7 @@
 #include <span>
 
 #include "tegula/comm/call.h"
-#include "tegula/comm/piece.h"
+#include "tegula/comm/region.h"
 #include "tegula/comm/tensor_head.h"
 
 namespace tegula::inner::comm {
@@ -15,13 +15,13 @@ namespace tegula::inner::comm {
 struct Message {
   Call call;  // its kind says which
   int peer = 0;
-  Piece piece;  // what is sent, or where it goes
+  Region region;  // what is sent, or where it goes
 
-  // Of a message that carries its shape. A send has a head that goes before the piece. A recv asks
-  // `place_for` where the piece goes once the head came; what that throws, a CommError, breaks the
+  // Of a message that carries its shape. A send has a head that goes before the region. A recv asks
+  // `place_for` where the region goes once the head came; what that throws, a CommError, breaks the
   // group.
   std::shared_ptr<const TensorHead> head = nullptr;
-  std::function<Piece(std::span<const std::byte> head)> place_for = nullptr;
+  std::function<Region(std::span<const std::byte> head)> place_for = nullptr;
 
   bool carries_shape() const { return head != nullptr || place_for != nullptr; }
 };

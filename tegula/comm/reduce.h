@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tegula/comm/piece.h"
+#include "tegula/comm/region.h"
 #include "tegula/placement/reduce_op.h"
 #include "tegula/spec/dtype.h"
 

@@ -24,7 +24,7 @@ struct OneMember {
 
 TEST(Offer, APlaceThatPeersMayStillWriteIntoDoesNotServeAgain) {
   OneMember one;
-  const comm::Piece place = comm::Piece::whole(one.memory, 2 << 20);
+  const comm::Region place = comm::Region::whole(one.memory, 2 << 20);
   {
     const Offer offer(*one.channel, {&place, 1});
   }
@@ -33,13 +33,13 @@ TEST(Offer, APlaceThatPeersMayStillWriteIntoDoesNotServeAgain) {
 
 TEST(Offer, APlaceServesAgainIfNobodyWritesIntoIt) {
   OneMember one;
-  const comm::Piece place = comm::Piece::whole(one.memory, 2 << 20);
+  const comm::Region place = comm::Region::whole(one.memory, 2 << 20);
   {
     Offer offer(*one.channel, {&place, 1});
     offer.withdraw();
   }
   EXPECT_FALSE(one.blocks->is_retired(one.memory));
-  const comm::Piece small = comm::Piece::whole(one.memory, 100);
+  const comm::Region small = comm::Region::whole(one.memory, 100);
   {
     const Offer offer(*one.channel, {&small, 1});
   }

@@ -1,4 +1,4 @@
-// Pieces, reductions and buffers by themselves.
+// Regions, reductions and buffers by themselves.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include "tegula/base/error.h"
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/call.h"
-#include "tegula/comm/piece.h"
 #include "tegula/comm/reduce.h"
+#include "tegula/comm/region.h"
 
 namespace tegula::inner::comm {
 namespace {
@@ -21,11 +21,11 @@ std::array<std::byte, 64> counted_bytes() {
   return bytes;
 }
 
-TEST(Piece, AnyRangePacksAndUnpacksToTheSameBytes) {
+TEST(Region, AnyRangePacksAndUnpacksToTheSameBytes) {
   std::array<std::byte, 64> memory = counted_bytes();
-  const Piece piece{memory.data() + 1, 3, 8, 7};  // bytes 1-3, 9-11, ...
+  const Region region{memory.data() + 1, 3, 8, 7};  // bytes 1-3, 9-11, ...
   std::array<std::byte, 21> flat{};
-  pack(piece, 0, piece.bytes(), flat.data());
+  pack(region, 0, region.bytes(), flat.data());
   for (std::int64_t i = 0; i < 21; ++i)
     EXPECT_EQ(flat[static_cast<std::size_t>(i)], static_cast<std::byte>(1 + i / 3 * 8 + i % 3));
   for (std::int64_t begin = 0; begin <= 21; ++begin) {
@@ -40,7 +40,7 @@ TEST(Piece, AnyRangePacksAndUnpacksToTheSameBytes) {
   }
 }
 
-TEST(Piece, CopiesBetweenDifferentStrides) {
+TEST(Region, CopiesBetweenDifferentStrides) {
   std::array<std::byte, 64> from = counted_bytes();
   std::array<std::byte, 64> to{};
   copy({from.data(), 6, 8, 2}, {to.data(), 4, 5, 3});

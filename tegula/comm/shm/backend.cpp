@@ -1,4 +1,4 @@
-// Each call becomes one of collectives.h: tensors become pieces, and a Work stands for the call
+// Each call becomes one of collectives.h: tensors become regions, and a Work stands for the call
 // until it has ended. The Work keeps the tensors alive.
 #include "tegula/comm/shm/backend.h"
 
@@ -92,15 +92,15 @@ std::span<const std::int64_t> shape_of(const at::Tensor& tensor) {
 
 std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
 
-Piece piece_of(const at::Tensor& tensor) {
+Region piece_of(const at::Tensor& tensor) {
   check_tensor(tensor);
-  return Piece::whole(tensor.data_ptr(), static_cast<std::int64_t>(tensor.nbytes()));
+  return Region::whole(tensor.data_ptr(), static_cast<std::int64_t>(tensor.nbytes()));
 }
 
-std::vector<Piece> pieces_of(const std::vector<at::Tensor>& tensors) {
-  std::vector<Piece> pieces;
-  for (const at::Tensor& tensor : tensors) pieces.push_back(piece_of(tensor));
-  return pieces;
+std::vector<Region> pieces_of(const std::vector<at::Tensor>& tensors) {
+  std::vector<Region> regions;
+  for (const at::Tensor& tensor : tensors) regions.push_back(piece_of(tensor));
+  return regions;
 }
 
 std::vector<std::int64_t> numels_of(const std::vector<at::Tensor>& tensors) {
@@ -110,8 +110,8 @@ std::vector<std::int64_t> numels_of(const std::vector<at::Tensor>& tensors) {
 }
 
 // Rows of dim 0 by the splits; equal ones if there are none.
-std::vector<Piece> split_rows(const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
-                              int n) {
+std::vector<Region> split_rows(const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
+                               int n) {
   check_tensor(tensor);
   const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const std::int64_t row = rows == 0 ? 0 : static_cast<std::int64_t>(tensor.nbytes()) / rows;
@@ -123,18 +123,18 @@ std::vector<Piece> split_rows(const at::Tensor& tensor, const std::vector<std::i
         .fact("tensor", bracketed(tensor.sizes().vec()))
         .fact("splits", splits.empty() ? std::to_string(n) + " equal ones" : bracketed(splits));
   }
-  std::vector<Piece> pieces;
+  std::vector<Region> regions;
   std::byte* next = bytes_of(tensor);
   for (int rank = 0; rank < n; ++rank) {
     const std::int64_t bytes =
         (splits.empty() ? rows / n : splits[static_cast<std::size_t>(rank)]) * row;
-    pieces.push_back(Piece::whole(next, bytes));
+    regions.push_back(Region::whole(next, bytes));
     next += bytes;
   }
-  return pieces;
+  return regions;
 }
 
-void check_same_bytes(const Piece& a, const Piece& b, const char* what) {
+void check_same_bytes(const Region& a, const Region& b, const char* what) {
   if (a.bytes() == b.bytes()) return;
   throw UsageError(std::string("sizes of ") + what + " differ")
       .fact("bytes", std::to_string(a.bytes()) + " and " + std::to_string(b.bytes()));
@@ -181,9 +181,10 @@ Backend::Work Backend::broadcast(std::vector<at::Tensor>& tensors,
   const at::Tensor& tensor = only(tensors);
   Call call(Kind::Broadcast, dtype_of(tensor), shape_of(tensor));
   call.rooted_at(static_cast<int>(options.rootRank));
-  return run(
-      mode_of(options), c10d::OpType::BROADCAST, tensors,
-      [call, piece = piece_of(tensor)](Channel& channel) { shm::broadcast(channel, call, piece); });
+  return run(mode_of(options), c10d::OpType::BROADCAST, tensors,
+             [call, region = piece_of(tensor)](Channel& channel) {
+               shm::broadcast(channel, call, region);
+             });
 }
 
 Backend::Work Backend::allreduce(std::vector<at::Tensor>& tensors,
@@ -202,7 +203,7 @@ Backend::Work Backend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
                                  const c10d::AllgatherOptions& options) {
   const at::Tensor& input = only(inputs);
   check_count(outputs.at(0).size(), getSize());
-  std::vector<Piece> to = pieces_of(outputs[0]);
+  std::vector<Region> to = pieces_of(outputs[0]);
   check_same_bytes(piece_of(input), to[static_cast<std::size_t>(getRank())], "my input and output");
   Call call(Kind::AllGather, dtype_of(input), {});
   call.with_sizes(numels_of(outputs[0]));
@@ -216,7 +217,7 @@ Backend::Work Backend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
 
 Backend::Work Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                        const c10d::AllgatherOptions& options) {
-  const std::vector<Piece> to = split_rows(output.view(-1), {}, getSize());
+  const std::vector<Region> to = split_rows(output.view(-1), {}, getSize());
   check_same_bytes(piece_of(input), to[0], "my input and its place in the output");
   const Call call(Kind::AllGather, dtype_of(input), shape_of(input));
   return run(mode_of(options), c10d::OpType::_ALLGATHER_BASE, {output, input},
@@ -229,7 +230,7 @@ Backend::Work Backend::gather(std::vector<std::vector<at::Tensor>>& outputs,
                               std::vector<at::Tensor>& inputs, const c10d::GatherOptions& options) {
   const at::Tensor& input = only(inputs);
   const auto root = static_cast<int>(options.rootRank);
-  std::vector<Piece> from(static_cast<std::size_t>(getSize())), to(from);
+  std::vector<Region> from(static_cast<std::size_t>(getSize())), to(from);
   std::vector<at::Tensor> kept{input};
   if (getRank() == root) {
     check_count(outputs.at(0).size(), getSize());
@@ -248,7 +249,7 @@ Backend::Work Backend::scatter(std::vector<at::Tensor>& outputs,
                                const c10d::ScatterOptions& options) {
   const at::Tensor& output = only(outputs);
   const auto root = static_cast<int>(options.rootRank);
-  std::vector<Piece> from(static_cast<std::size_t>(getSize())), to(from);
+  std::vector<Region> from(static_cast<std::size_t>(getSize())), to(from);
   std::vector<at::Tensor> kept{output};
   if (getRank() == root) {
     check_count(inputs.at(0).size(), getSize());
@@ -267,7 +268,7 @@ Backend::Work Backend::reduce_scatter(std::vector<at::Tensor>& outputs,
                                       const c10d::ReduceScatterOptions& options) {
   const at::Tensor& output = only(outputs);
   check_count(inputs.at(0).size(), getSize());
-  std::vector<Piece> from = pieces_of(inputs[0]);
+  std::vector<Region> from = pieces_of(inputs[0]);
   check_same_bytes(from[static_cast<std::size_t>(getRank())], piece_of(output),
                    "my input and output");
   Call call(Kind::ReduceScatter, dtype_of(output), {});
@@ -282,7 +283,7 @@ Backend::Work Backend::reduce_scatter(std::vector<at::Tensor>& outputs,
 
 Backend::Work Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                             const c10d::ReduceScatterOptions& options) {
-  const std::vector<Piece> from = split_rows(input.view(-1), {}, getSize());
+  const std::vector<Region> from = split_rows(input.view(-1), {}, getSize());
   check_same_bytes(from[0], piece_of(output), "my part of the input and the output");
   Call call(Kind::ReduceScatter, dtype_of(output), shape_of(output));
   call.reduced_by(checked_reduction(output, options.reduceOp));
@@ -296,8 +297,8 @@ Backend::Work Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                      std::vector<std::int64_t>& output_splits,
                                      std::vector<std::int64_t>& input_splits,
                                      const c10d::AllToAllOptions& options) {
-  const std::vector<Piece> from = split_rows(input, input_splits, getSize());
-  const std::vector<Piece> to = split_rows(output, output_splits, getSize());
+  const std::vector<Region> from = split_rows(input, input_splits, getSize());
+  const std::vector<Region> to = split_rows(output, output_splits, getSize());
   const Call call(Kind::AllToAll, dtype_of(input), {});
   return run(mode_of(options), c10d::OpType::ALLTOALL_BASE, {output, input},
              [call, from, to](Channel& channel) { shm::exchange(channel, call, from, to); });

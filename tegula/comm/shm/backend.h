@@ -1,6 +1,6 @@
 // libtorch's c10d::Backend over the shared-memory engine, for CPU tensors and users of c10d. It
 // adapts calls to the engine and keeps it alive; tegula::Group uses the engine itself, which can
-// move pieces of tensors.
+// move regions of tensors.
 //
 // Calls run in the order in which they are made, together with those of the group: a synchronous
 // one on the caller's thread once nothing is pending, asynchronous ones on the engine's worker

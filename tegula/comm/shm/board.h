@@ -3,7 +3,7 @@
 //
 //   - who is there: a rank joins, and leaves or dies; the others can tell,
 //   - a small table of keys and values, by which groups find each other,
-//   - areas: pieces of memory that groups allocate for themselves,
+//   - areas: regions of memory that groups allocate for themselves,
 //   - the world's fault: once raised, every group of this world throws it.
 //
 // For processes the block is a memfd (mode 0600). It never has a name in a file system, so nothing
@@ -29,7 +29,7 @@ namespace tegula::inner::shm {
 
 struct BoardHeader;
 
-// A piece of the board's memory. `place` means the same to all ranks.
+// A region of the board's memory. `place` means the same to all ranks.
 struct Area {
   std::uint64_t place = 0;
   std::byte* memory = nullptr;

@@ -48,7 +48,7 @@ struct ChannelOptions {
 // Where a member wants what another one has for it; spot.block == 0: not in a block.
 struct Destination {
   Spot spot;
-  std::int64_t run, stride, runs;  // as in Piece
+  std::int64_t run, stride, runs;  // as in Region
 };
 
 class Channel {

@@ -17,7 +17,7 @@ using comm::first_from;
 using comm::first_to;
 using comm::FlatLayout;
 using comm::from_of;
-using comm::TensorPieces;
+using comm::TensorRegions;
 using comm::to_of;
 
 namespace {
@@ -29,13 +29,13 @@ std::span<const void* const> span_of(const Sources& sources) {
 // Which tensors go together and which by themselves. Sizes are part of the call, so that all
 // members come to the same answer, or throw at the first meeting.
 struct Division {
-  std::vector<TensorPieces> together;
-  std::vector<TensorPieces> alone;
+  std::vector<TensorRegions> together;
+  std::vector<TensorRegions> alone;
 };
 
 Division divide(const Channel& channel, TensorList tensors, auto size_of_result) {
   Division division;
-  for (const TensorPieces& tensor : tensors) {
+  for (const TensorRegions& tensor : tensors) {
     const bool goes_alone =
         !channel.members_share_memory() && size_of_result(tensor) >= kWorthOffering;
     (goes_alone ? division.alone : division.together).push_back(tensor);
@@ -60,7 +60,7 @@ void reduce_together(Channel& channel, const Call& call, TensorList tensors,
     pack_run(tensors, layout, first_from, begin, end, channel.my_slot());
     meet(channel, begin);
     layout.for_each_in(begin, end, [&](std::size_t i, Bytes first, Bytes last, Bytes offset) {
-      const TensorPieces& tensor = tensors[i];
+      const TensorRegions& tensor = tensors[i];
       Sources sources;
       for (int member = 0; member < channel.size(); ++member) {
         sources.push_back(member == channel.index() ? tensor.from[0].base + first
@@ -97,7 +97,7 @@ void reduce_in_chunks(Channel& channel, const Call& call, TensorList tensors,
 
     layout.for_each_in(
         start(me), start(me + 1), [&](std::size_t i, Bytes first, Bytes last, Bytes offset) {
-          const TensorPieces& tensor = tensors[i];
+          const TensorRegions& tensor = tensors[i];
           Sources sources;
           for (const std::byte* part : staged) {
             sources.push_back(part == nullptr ? tensor.from[0].base + first : part + offset);
@@ -124,19 +124,19 @@ void reduce_shown(Channel& channel, const Call& call, TensorList tensors,
   const Bytes chunk = round_up((layout.bytes() + n - 1) / n);
   const auto start = [&](int rank) { return std::min(rank * chunk, layout.bytes()); };
   const auto list_of = [&](int rank) {
-    return static_cast<const TensorPieces*>(channel.shown_by(rank));
+    return static_cast<const TensorRegions*>(channel.shown_by(rank));
   };
   channel.open(call, 0);
   channel.show(tensors.data());
   ExposedMemory exposed(channel);
   channel.meet_and_check();
-  c10::SmallVector<const TensorPieces*, 8> lists;
+  c10::SmallVector<const TensorRegions*, 8> lists;
   exposed.read([&] {
     for (int rank = 0; rank < n; ++rank) lists.push_back(list_of(rank));
     layout.for_each_in(start(channel.index()), start(channel.index() + 1),
                        [&](std::size_t i, Bytes first, Bytes last, Bytes) {
                          Sources sources;
-                         for (const TensorPieces* list : lists) {
+                         for (const TensorRegions* list : lists) {
                            sources.push_back(list[i].from[0].base + first);
                          }
                          combine(tensors[i].dtype, call.op(), span_of(sources),
@@ -147,7 +147,7 @@ void reduce_shown(Channel& channel, const Call& call, TensorList tensors,
   channel.meet();
   exposed.read([&] {
     for_each_peer(channel, [&](int peer) {
-      const TensorPieces* const list = lists[static_cast<std::size_t>(peer)];
+      const TensorRegions* const list = lists[static_cast<std::size_t>(peer)];
       layout.for_each_in(start(peer), start(peer + 1),
                          [&](std::size_t i, Bytes first, Bytes last, Bytes) {
                            copy(list[i].to[0], tensors[i].to[0], first, last);
@@ -183,7 +183,7 @@ void gather_shown(Channel& channel, const Call& call, TensorList tensors) {
   channel.meet_and_check();
   exposed.read([&] {
     for (int rank = 0; rank < channel.size(); ++rank) {
-      const auto* list = static_cast<const TensorPieces*>(channel.shown_by(rank));
+      const auto* list = static_cast<const TensorRegions*>(channel.shown_by(rank));
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         copy(list[i].from[0], tensors[i].to[static_cast<std::size_t>(rank)]);
       }
@@ -212,16 +212,16 @@ void gather_staged(Channel& channel, const Call& call, TensorList tensors,
 
 // --- reduce-scatter ---------------------------------------------------------------------------
 
-// Flat memory with bytes [begin, end) of a piece: its own if it is contiguous, else a packed copy,
+// Flat memory with bytes [begin, end) of a region: its own if it is contiguous, else a packed copy,
 // which stays until the next one is asked for.
 class Flat {
  public:
-  const void* of(const Piece& piece, Bytes begin, Bytes end) {
-    if (piece.is_contiguous()) return piece.base + begin;
+  const void* of(const Region& region, Bytes begin, Bytes end) {
+    if (region.is_contiguous()) return region.base + begin;
     if (room_.size() < static_cast<std::size_t>(end - begin)) {
       room_.resize(static_cast<std::size_t>(end - begin));
     }
-    pack(piece, begin, end, room_.data());
+    pack(region, begin, end, room_.data());
     return room_.data();
   }
 
@@ -239,13 +239,13 @@ void scatter_shown(Channel& channel, const Call& call, TensorList tensors) {
   exposed.read([&] {
     std::vector<Flat> flat(n);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const Piece& to = tensors[i].to[0];
+      const Region& to = tensors[i].to[0];
       for (Bytes begin = 0; begin < to.bytes(); begin += kSlot) {
         const Bytes end = std::min(begin + kSlot, to.bytes());
         Sources sources;
         for (std::size_t rank = 0; rank < n; ++rank) {
           const auto* list =
-              static_cast<const TensorPieces*>(channel.shown_by(static_cast<int>(rank)));
+              static_cast<const TensorRegions*>(channel.shown_by(static_cast<int>(rank)));
           sources.push_back(flat[rank].of(list[i].from[me], begin, end));
         }
         combine(tensors[i].dtype, call.op(), span_of(sources), to.base + begin,
@@ -273,7 +273,7 @@ void scatter_staged(Channel& channel, const Call& call, TensorList tensors,
     meet(channel, begin);
     layouts[static_cast<std::size_t>(me)].for_each_in(
         begin, begin + window, [&](std::size_t i, Bytes first, Bytes last, Bytes offset) {
-          const TensorPieces& tensor = tensors[i];
+          const TensorRegions& tensor = tensors[i];
           Sources sources;
           for (int rank = 0; rank < channel.size(); ++rank) {
             sources.push_back(rank == me
@@ -292,13 +292,13 @@ void scatter_staged(Channel& channel, const Call& call, TensorList tensors,
 
 void all_reduce_coalesced(Channel& channel, const Call& call, TensorList tensors) {
   if (channel.size() == 1) {
-    for (const TensorPieces& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
+    for (const TensorRegions& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
     return;
   }
   const Division division =
-      divide(channel, tensors, [](const TensorPieces& tensor) { return tensor.to[0].bytes(); });
+      divide(channel, tensors, [](const TensorRegions& tensor) { return tensor.to[0].bytes(); });
   if (has_round(division)) reduce_list(channel, call, division.together);
-  for (const TensorPieces& tensor : division.alone) {
+  for (const TensorRegions& tensor : division.alone) {
     all_reduce(channel, Call(call).typed(tensor.dtype), tensor.from[0].base, tensor.to[0].base,
                tensor.to[0].bytes() / size_of(tensor.dtype));
   }
@@ -306,12 +306,12 @@ void all_reduce_coalesced(Channel& channel, const Call& call, TensorList tensors
 
 void all_gather_coalesced(Channel& channel, const Call& call, TensorList tensors) {
   if (channel.size() == 1) {
-    for (const TensorPieces& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
+    for (const TensorRegions& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
     return;
   }
-  const Division division = divide(channel, tensors, [](const TensorPieces& tensor) {
+  const Division division = divide(channel, tensors, [](const TensorRegions& tensor) {
     Bytes longest = 0;
-    for (const Piece& piece : tensor.to) longest = std::max(longest, piece.bytes());
+    for (const Region& region : tensor.to) longest = std::max(longest, region.bytes());
     return longest;
   });
   if (has_round(division)) {
@@ -323,14 +323,14 @@ void all_gather_coalesced(Channel& channel, const Call& call, TensorList tensors
       gather_staged(channel, call, together, layouts);
     }
   }
-  for (const TensorPieces& tensor : division.alone) {
+  for (const TensorRegions& tensor : division.alone) {
     all_gather(channel, call, tensor.from[0], tensor.to);
   }
 }
 
 void reduce_scatter_coalesced(Channel& channel, const Call& call, TensorList tensors) {
   if (channel.size() == 1) {
-    for (const TensorPieces& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
+    for (const TensorRegions& tensor : tensors) copy(tensor.from[0], tensor.to[0]);
     return;
   }
   const std::vector<FlatLayout> layouts = layouts_by_rank(channel.size(), tensors, from_of);

@@ -9,12 +9,12 @@
 
 #include <span>
 
-#include "tegula/comm/piece.h"
+#include "tegula/comm/region.h"
 #include "tegula/comm/shm/channel.h"
 
 namespace tegula::inner::shm {
 
-using TensorList = std::span<const comm::TensorPieces>;
+using TensorList = std::span<const comm::TensorRegions>;
 
 // from[0] and to[0] of a tensor are contiguous, and may be the same.
 void all_reduce_coalesced(Channel& channel, const Call& call, TensorList tensors);

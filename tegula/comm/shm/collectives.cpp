@@ -1,5 +1,5 @@
 // Every collective is a loop over rounds: stage a window of what others need, meet, take a window
-// of what they staged. Members that share memory show their pieces instead, copy from each other,
+// of what they staged. Members that share memory show their regions instead, copy from each other,
 // and meet once more before anybody may touch its memory again.
 #include "tegula/comm/shm/collectives.h"
 
@@ -27,15 +27,15 @@ namespace {
 // What is read once and written to several places in between.
 constexpr Bytes kBite = 256 << 10;
 
-Bytes longest_of(std::span<const Piece> pieces) {
+Bytes longest_of(std::span<const Region> regions) {
   Bytes longest = 0;
-  for (const Piece& piece : pieces) longest = std::max(longest, piece.bytes());
+  for (const Region& region : regions) longest = std::max(longest, region.bytes());
   return longest;
 }
 
-Writing writing_of(std::span<const Piece> results) {
+Writing writing_of(std::span<const Region> results) {
   Bytes total = 0;
-  for (const Piece& piece : results) total += piece.bytes();
+  for (const Region& region : results) total += region.bytes();
   return writing_for(total);
 }
 
@@ -98,7 +98,7 @@ void reduce_in_chunks(Channel& channel, const Call& call, const std::byte* from,
 // As reduce_in_chunks, but each rank writes its chunks into everybody's result: one round per
 // block.
 void reduce_into_all(Channel& channel, const Call& call, const std::byte* from,
-                     std::span<const Piece> results, Bytes bytes) {
+                     std::span<const Region> results, Bytes bytes) {
   const int n = channel.size();
   const int me = channel.index();
   const Bytes chunk = std::min(window_for(n - 1), round_up((bytes + n - 1) / n));
@@ -116,7 +116,7 @@ void reduce_into_all(Channel& channel, const Call& call, const std::byte* from,
                                    : channel.slot_of(rank) + part_of(rank, me, chunk));
     }
     c10::SmallVector<void*, 8> places;
-    for (const Piece& result : results) places.push_back(result.base + start(me));
+    for (const Region& result : results) places.push_back(result.base + start(me));
     combine_into(call.dtype(), call.op(), {sources.data(), sources.size()},
                  {places.data(), places.size()}, length(me) / size_of(call.dtype()),
                  Writing::Streaming);
@@ -127,8 +127,8 @@ void reduce_into_all(Channel& channel, const Call& call, const std::byte* from,
 // False if not all results can be written by peers; nothing has happened then.
 bool reduce_offered(Channel& channel, const Call& call, const std::byte* from, std::byte* to,
                     Bytes bytes) {
-  const std::vector<Piece> results(static_cast<std::size_t>(channel.size()),
-                                   Piece::whole(to, bytes));
+  const std::vector<Region> results(static_cast<std::size_t>(channel.size()),
+                                    Region::whole(to, bytes));
   channel.open(call, 0);
   Offer offer(channel, results);
   channel.meet_and_check();
@@ -181,13 +181,13 @@ void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std
 
 // --- reduce-scatter ---------------------------------------------------------------------------
 
-// Flat memory with bytes [begin, end) of a piece: its own if it is contiguous, else a packed copy.
+// Flat memory with bytes [begin, end) of a region: its own if it is contiguous, else a packed copy.
 class Flat {
  public:
-  const void* of(const Piece& piece, Bytes begin, Bytes end) {
-    if (piece.is_contiguous()) return piece.base + begin;
+  const void* of(const Region& region, Bytes begin, Bytes end) {
+    if (region.is_contiguous()) return region.base + begin;
     if (!room_) room_.reset(new std::byte[static_cast<std::size_t>(end - begin)]);
-    pack(piece, begin, end, room_.get());
+    pack(region, begin, end, room_.get());
     return room_.get();
   }
 
@@ -195,8 +195,8 @@ class Flat {
   std::unique_ptr<std::byte[]> room_;  // of the first range asked for, which is the longest
 };
 
-void reduce_scatter_staged(Channel& channel, const Call& call, std::span<const Piece> from,
-                           const Piece& to, Bytes longest) {
+void reduce_scatter_staged(Channel& channel, const Call& call, std::span<const Region> from,
+                           const Region& to, Bytes longest) {
   const int n = channel.size();
   const int me = channel.index();
   const Bytes window = window_for(n - 1);
@@ -224,8 +224,8 @@ void reduce_scatter_staged(Channel& channel, const Call& call, std::span<const P
   } while (begin < longest);
 }
 
-void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Piece> from,
-                          const Piece& to) {
+void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Region> from,
+                          const Region& to) {
   const auto n = static_cast<std::size_t>(channel.size());
   channel.open(call, 0);
   channel.show(from.data());
@@ -237,8 +237,8 @@ void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Pi
       const Bytes end = std::min(begin + kSlot, to.bytes());
       Sources sources;
       for (std::size_t rank = 0; rank < n; ++rank) {
-        const auto* pieces = static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank)));
-        sources.push_back(flat[rank].of(pieces[channel.index()], begin, end));
+        const auto* regions = static_cast<const Region*>(channel.shown_by(static_cast<int>(rank)));
+        sources.push_back(flat[rank].of(regions[channel.index()], begin, end));
       }
       combine(call.dtype(), call.op(), {sources.data(), sources.size()}, to.base + begin,
               (end - begin) / size_of(call.dtype()), writing_for(to.bytes()));
@@ -249,10 +249,10 @@ void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Pi
 
 // --- exchange ---------------------------------------------------------------------------------
 
-void tell_counts(Channel& channel, std::span<const Piece> from, std::span<const Piece> to) {
+void tell_counts(Channel& channel, std::span<const Region> from, std::span<const Region> to) {
   std::int64_t* counts = channel.my_counts();
-  for (const Piece& piece : from) *counts++ = piece.bytes();
-  for (const Piece& piece : to) *counts++ = piece.bytes();
+  for (const Region& region : from) *counts++ = region.bytes();
+  for (const Region& region : to) *counts++ = region.bytes();
 }
 
 // All members compare all pairs, so that all come to the same verdict.
@@ -276,14 +276,14 @@ void check_counts(Channel& channel, const Call& call) {
   }
 }
 
-void stage_for_peers(Channel& channel, std::span<const Piece> from, Bytes begin, Bytes window) {
+void stage_for_peers(Channel& channel, std::span<const Region> from, Bytes begin, Bytes window) {
   for_each_peer(channel, [&](int peer) {
     pack(from[static_cast<std::size_t>(peer)], begin, begin + window,
          channel.my_slot() + part_of(channel.index(), peer, window));
   });
 }
 
-void take_from_peers(Channel& channel, std::span<const Piece> from, std::span<const Piece> to,
+void take_from_peers(Channel& channel, std::span<const Region> from, std::span<const Region> to,
                      Bytes begin, Bytes window) {
   const auto me = static_cast<std::size_t>(channel.index());
   const Writing writing = writing_of(to);
@@ -314,7 +314,8 @@ void all_reduce(Channel& channel, const Call& call, const std::byte* from, std::
   }
 }
 
-void all_gather(Channel& channel, const Call& call, const Piece& from, std::span<const Piece> to) {
+void all_gather(Channel& channel, const Call& call, const Region& from,
+                std::span<const Region> to) {
   const auto me = static_cast<std::size_t>(channel.index());
   if (channel.size() == 1) return copy(from, to[0]);
   const Bytes longest = longest_of(to);
@@ -327,7 +328,7 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
     channel.advance();
     if (is_mutual) {
       for (Bytes begin = 0; begin < from.bytes(); begin += kBite) {
-        for (const Piece& place : offer.places()) {
+        for (const Region& place : offer.places()) {
           copy(from, place, begin, begin + kBite, Writing::Streaming);
         }
       }
@@ -342,7 +343,7 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
     channel.meet_and_check();
     exposed.read([&] {
       for (std::size_t rank = 0; rank < to.size(); ++rank) {
-        copy(*static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank))), to[rank],
+        copy(*static_cast<const Region*>(channel.shown_by(static_cast<int>(rank))), to[rank],
              writing);
       }
       settle(writing);
@@ -364,8 +365,8 @@ void all_gather(Channel& channel, const Call& call, const Piece& from, std::span
   } while (begin < longest);
 }
 
-void reduce_scatter(Channel& channel, const Call& call, std::span<const Piece> from,
-                    const Piece& to) {
+void reduce_scatter(Channel& channel, const Call& call, std::span<const Region> from,
+                    const Region& to) {
   if (channel.size() == 1) return copy(from[0], to);
   const Bytes longest = longest_of(from);
   if (channel.members_share_memory() && longest > kWorthShowing) {
@@ -375,8 +376,8 @@ void reduce_scatter(Channel& channel, const Call& call, std::span<const Piece> f
   }
 }
 
-void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
-              std::span<const Piece> to) {
+void exchange(Channel& channel, const Call& call, std::span<const Region> from,
+              std::span<const Region> to) {
   if (channel.size() == 1) return copy(from[0], to[0]);
   const Bytes window = window_for(channel.size() - 1);
   const bool may_show = channel.members_share_memory();
@@ -397,7 +398,7 @@ void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
   if (may_show && longest > kWorthShowing) {
     exposed.read([&] {
       for (std::size_t rank = 0; rank < to.size(); ++rank) {
-        const auto* shown = static_cast<const Piece*>(channel.shown_by(static_cast<int>(rank)));
+        const auto* shown = static_cast<const Region*>(channel.shown_by(static_cast<int>(rank)));
         copy(shown[channel.index()], to[rank], writing_of(to));
       }
       settle(writing_of(to));
@@ -423,27 +424,27 @@ void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
   }
 }
 
-void broadcast(Channel& channel, const Call& call, const Piece& piece) {
+void broadcast(Channel& channel, const Call& call, const Region& region) {
   if (channel.size() == 1) return;
   const bool is_root = channel.index() == call.root();
   channel.open(call, 0);
-  if (channel.members_share_memory() && piece.bytes() > kWorthShowing) {
-    channel.show(&piece);
+  if (channel.members_share_memory() && region.bytes() > kWorthShowing) {
+    channel.show(&region);
     ExposedMemory exposed(channel);
     channel.meet_and_check();
     exposed.read([&] {
-      if (!is_root) copy(*static_cast<const Piece*>(channel.shown_by(call.root())), piece);
+      if (!is_root) copy(*static_cast<const Region*>(channel.shown_by(call.root())), region);
     });
     return exposed.close();
   }
   Bytes begin = 0;
   do {
-    if (is_root) pack(piece, begin, begin + kSlot, channel.my_slot());
+    if (is_root) pack(region, begin, begin + kSlot, channel.my_slot());
     meet(channel, begin);
-    if (!is_root) unpack(channel.slot_of(call.root()), piece, begin, begin + kSlot);
+    if (!is_root) unpack(channel.slot_of(call.root()), region, begin, begin + kSlot);
     channel.advance();
     begin += kSlot;
-  } while (begin < piece.bytes());
+  } while (begin < region.bytes());
 }
 
 void barrier(Channel& channel, const Call& call) {

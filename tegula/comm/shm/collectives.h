@@ -1,5 +1,5 @@
 // The collectives of a group in shared memory, over bytes. Whoever calls describes tensors as
-// pieces; every piece of a reduction holds whole elements, of a type that has it
+// regions; every region of a reduction holds whole elements, of a type that has it
 // (comm::check_reducible).
 //
 // What comm/engine.h says of a collective holds, and what channel.h says of calls that differ, of a
@@ -13,28 +13,28 @@
 #include <cstdint>
 #include <span>
 
-#include "tegula/comm/piece.h"
+#include "tegula/comm/region.h"
 #include "tegula/comm/shm/channel.h"
 
 namespace tegula::inner::shm {
 
-using comm::Piece;
+using comm::Region;
 
 // Bytes moved per rank: 2(n-1)/n of the tensor in and out. `from` may be `to`.
 void all_reduce(Channel& channel, const Call& call, const std::byte* from, std::byte* to,
                 std::int64_t count);
 
 // The sizes are part of the call.
-void all_gather(Channel& channel, const Call& call, const Piece& from, std::span<const Piece> to);
+void all_gather(Channel& channel, const Call& call, const Region& from, std::span<const Region> to);
 
-void reduce_scatter(Channel& channel, const Call& call, std::span<const Piece> from,
-                    const Piece& to);
+void reduce_scatter(Channel& channel, const Call& call, std::span<const Region> from,
+                    const Region& to);
 
 // Sizes of what is sent and awaited are compared; all members throw if some pair disagrees.
-void exchange(Channel& channel, const Call& call, std::span<const Piece> from,
-              std::span<const Piece> to);
+void exchange(Channel& channel, const Call& call, std::span<const Region> from,
+              std::span<const Region> to);
 
-void broadcast(Channel& channel, const Call& call, const Piece& piece);
+void broadcast(Channel& channel, const Call& call, const Region& region);
 
 void barrier(Channel& channel, const Call& call);
 

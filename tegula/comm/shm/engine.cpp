@@ -36,11 +36,11 @@ void ShmEngine::all_reduce(const Call& call, const std::byte* from, std::byte* t
   shm::all_reduce(channel_, call, from, to, count);
 }
 
-void ShmEngine::all_gather(const Call& call, const Piece& from, std::span<const Piece> to) {
+void ShmEngine::all_gather(const Call& call, const Region& from, std::span<const Region> to) {
   shm::all_gather(channel_, call, from, to);
 }
 
-void ShmEngine::reduce_scatter(const Call& call, std::span<const Piece> from, const Piece& to) {
+void ShmEngine::reduce_scatter(const Call& call, std::span<const Region> from, const Region& to) {
   shm::reduce_scatter(channel_, call, from, to);
 }
 
@@ -56,12 +56,13 @@ void ShmEngine::reduce_scatter_coalesced(const Call& call, TensorList tensors) {
   shm::reduce_scatter_coalesced(channel_, call, tensors);
 }
 
-void ShmEngine::exchange(const Call& call, std::span<const Piece> from, std::span<const Piece> to) {
+void ShmEngine::exchange(const Call& call, std::span<const Region> from,
+                         std::span<const Region> to) {
   shm::exchange(channel_, call, from, to);
 }
 
-void ShmEngine::broadcast(const Call& call, const Piece& piece) {
-  shm::broadcast(channel_, call, piece);
+void ShmEngine::broadcast(const Call& call, const Region& region) {
+  shm::broadcast(channel_, call, region);
 }
 
 void ShmEngine::barrier(const Call& call) { shm::barrier(channel_, call); }

@@ -33,16 +33,16 @@ class ShmEngine final : public comm::Engine, public std::enable_shared_from_this
 
   void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                   std::int64_t count) override;
-  void all_gather(const Call& call, const comm::Piece& from,
-                  std::span<const comm::Piece> to) override;
-  void reduce_scatter(const Call& call, std::span<const comm::Piece> from,
-                      const comm::Piece& to) override;
+  void all_gather(const Call& call, const comm::Region& from,
+                  std::span<const comm::Region> to) override;
+  void reduce_scatter(const Call& call, std::span<const comm::Region> from,
+                      const comm::Region& to) override;
   void all_reduce_coalesced(const Call& call, TensorList tensors) override;
   void all_gather_coalesced(const Call& call, TensorList tensors) override;
   void reduce_scatter_coalesced(const Call& call, TensorList tensors) override;
-  void exchange(const Call& call, std::span<const comm::Piece> from,
-                std::span<const comm::Piece> to) override;
-  void broadcast(const Call& call, const comm::Piece& piece) override;
+  void exchange(const Call& call, std::span<const comm::Region> from,
+                std::span<const comm::Region> to) override;
+  void broadcast(const Call& call, const comm::Region& region) override;
   void barrier(const Call& call) override;
   void message_now(const comm::Message& message) override { messages_.run(message); }
   void message_async(const comm::Message& message, OnEnd on_end) override {

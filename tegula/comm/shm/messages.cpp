@@ -22,7 +22,7 @@ std::int64_t head_bytes(const Message& message) {
 }
 
 std::int64_t bytes_of(const Message& message) {
-  return head_bytes(message) + message.piece.bytes();
+  return head_bytes(message) + message.region.bytes();
 }
 
 bool is_complete(const PendingMessage& pending) {
@@ -65,7 +65,7 @@ bool Messages::send_part(PendingMessage& pending) {
     begin = 0;
   }
   const std::int64_t end = pending.moved + bytes - head_bytes(message);
-  pack(message.piece, begin, end, data);
+  pack(message.region, begin, end, data);
   envelope.state.store(Envelope::kFull, std::memory_order_release);
   channel_.ring(message.peer);
   pending.moved += bytes;
@@ -78,7 +78,7 @@ void Messages::make_room(PendingMessage& pending, const Envelope& envelope) {
   Message& message = pending.message;
   const std::size_t bytes = std::min(std::size_t{envelope.bytes}, sizeof(TensorHead));
   try {
-    message.piece = message.place_for({envelope.data(), bytes});
+    message.region = message.place_for({envelope.data(), bytes});
   } catch (const CommError& error) {
     channel_.fail(error);
   }
@@ -107,7 +107,7 @@ bool Messages::receive_part(PendingMessage& pending) {
                       .hint("this is a bug of Tegula; please report it"));
   }
   const std::int64_t begin = pending.moved + skipped - head_bytes(message);
-  unpack(envelope.data() + skipped, message.piece, begin, begin + envelope.bytes - skipped);
+  unpack(envelope.data() + skipped, message.region, begin, begin + envelope.bytes - skipped);
   pending.moved += envelope.bytes;
   envelope.state.store(Envelope::kFree, std::memory_order_release);
   channel_.ring(message.peer);

@@ -4,18 +4,18 @@
 
 namespace tegula::inner::shm {
 
-using comm::Piece;
+using comm::Region;
 
-Offer::Offer(Channel& channel, std::span<const Piece> to) : channel_(channel), to_(to) {
+Offer::Offer(Channel& channel, std::span<const Region> to) : channel_(channel), to_(to) {
   Bytes bytes = 0;
-  for (const Piece& piece : to) bytes += piece.bytes();
+  for (const Region& region : to) bytes += region.bytes();
   // Smaller results are in no block: no need to look.
   const bool may_be_in_blocks = channel.blocks() != nullptr && bytes >= kWorthOffering;
   Destination* destination = channel.my_destinations();
-  for (const Piece& piece : to) {
-    *destination = {{}, piece.run, piece.stride, piece.runs};
-    if (may_be_in_blocks && piece.bytes() > 0) {
-      destination->spot = channel.blocks()->spot_of(piece.base).value_or(Spot{});
+  for (const Region& region : to) {
+    *destination = {{}, region.run, region.stride, region.runs};
+    if (may_be_in_blocks && region.bytes() > 0) {
+      destination->spot = channel.blocks()->spot_of(region.base).value_or(Spot{});
       is_open_ = is_open_ || destination->spot.block != 0;
     }
     ++destination;
@@ -24,7 +24,7 @@ Offer::Offer(Channel& channel, std::span<const Piece> to) : channel_(channel), t
 
 Offer::~Offer() {
   if (!is_open_) return;
-  for (const Piece& piece : to_) channel_.blocks()->retire(piece.base);
+  for (const Region& region : to_) channel_.blocks()->retire(region.base);
 }
 
 bool Offer::is_mutual() {
@@ -40,7 +40,7 @@ bool Offer::is_mutual() {
   }
   for (int member = 0; member < n; ++member) {
     const Destination& wanted = channel_.destinations_of(member)[channel_.index()];
-    Piece place{nullptr, wanted.run, wanted.stride, wanted.runs};
+    Region place{nullptr, wanted.run, wanted.stride, wanted.runs};
     if (member == channel_.index()) {
       place = to_[static_cast<std::size_t>(member)];
     } else if (wanted.spot.block != 0) {

@@ -10,7 +10,7 @@
 #include <memory>
 #include <span>
 
-#include "tegula/comm/piece.h"
+#include "tegula/comm/region.h"
 #include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/channel.h"
 
@@ -19,7 +19,7 @@ namespace tegula::inner::shm {
 class Offer {
  public:
   // Before the meeting. `to[r]` is where I want what rank r has for me.
-  Offer(Channel& channel, std::span<const comm::Piece> to);
+  Offer(Channel& channel, std::span<const comm::Region> to);
   ~Offer();
   Offer(const Offer&) = delete;
   Offer& operator=(const Offer&) = delete;
@@ -30,14 +30,14 @@ class Offer {
   // After the meeting, if all members know that nobody writes.
   void withdraw() { is_open_ = false; }
   // `places()[r]` is where rank r wants what I have for it, mine included.
-  std::span<const comm::Piece> places() const { return {places_.data(), places_.size()}; }
+  std::span<const comm::Region> places() const { return {places_.data(), places_.size()}; }
   // Meets: everybody's places are written.
   void close();
 
  private:
   Channel& channel_;
-  std::span<const comm::Piece> to_;
-  c10::SmallVector<comm::Piece, 4> places_;
+  std::span<const comm::Region> to_;
+  c10::SmallVector<comm::Region, 4> places_;
   c10::SmallVector<std::shared_ptr<const Area>, 4> areas_;
   bool is_open_ = false;  // a place of mine may be written by peers
 };

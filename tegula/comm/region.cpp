@@ -1,4 +1,4 @@
-#include "tegula/comm/piece.h"
+#include "tegula/comm/region.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -12,18 +12,18 @@ namespace {
 
 // Calls visit(memory, bytes) for the stretches of contiguous memory that make up [begin, end).
 template <class Visit>
-void for_each_stretch(const Piece& piece, std::int64_t begin, std::int64_t end, Visit visit) {
-  end = std::min(end, piece.bytes());
+void for_each_stretch(const Region& region, std::int64_t begin, std::int64_t end, Visit visit) {
+  end = std::min(end, region.bytes());
   if (begin >= end) return;
-  if (piece.is_contiguous()) {
-    visit(piece.base + begin, end - begin);
+  if (region.is_contiguous()) {
+    visit(region.base + begin, end - begin);
     return;
   }
-  std::int64_t run = begin / piece.run;
-  std::int64_t offset = begin % piece.run;
+  std::int64_t run = begin / region.run;
+  std::int64_t offset = begin % region.run;
   while (begin < end) {
-    const std::int64_t bytes = std::min(piece.run - offset, end - begin);
-    visit(piece.base + run * piece.stride + offset, bytes);
+    const std::int64_t bytes = std::min(region.run - offset, end - begin);
+    visit(region.base + run * region.stride + offset, bytes);
     begin += bytes;
     offset = 0;
     ++run;
@@ -70,7 +70,7 @@ bool is_worth_streaming(const void* to, std::int64_t bytes) {
 
 #if defined(__SSE2__)
 // `to` is made of whole cache lines.
-void stream_lines(const Piece& from, const Piece& to) {
+void stream_lines(const Region& from, const Region& to) {
   for (std::int64_t run = 0; run < to.runs; ++run) {
     std::byte* target = to.base + run * to.stride;
     const std::byte* source = from.base + run * from.stride;
@@ -81,7 +81,7 @@ void stream_lines(const Piece& from, const Piece& to) {
   }
 }
 // A line in one store is a sixth faster.
-__attribute__((target("avx512f"))) void stream_lines_at_once(const Piece& from, const Piece& to) {
+__attribute__((target("avx512f"))) void stream_lines_at_once(const Region& from, const Region& to) {
   for (std::int64_t run = 0; run < to.runs; ++run) {
     std::byte* target = to.base + run * to.stride;
     const std::byte* source = from.base + run * from.stride;
@@ -91,7 +91,7 @@ __attribute__((target("avx512f"))) void stream_lines_at_once(const Piece& from, 
   }
 }
 
-void stream_runs(const Piece& from, const Piece& to) {
+void stream_runs(const Region& from, const Region& to) {
   static const bool at_once = __builtin_cpu_supports("avx512f");
   (at_once ? stream_lines_at_once : stream_lines)(from, to);
 }
@@ -100,13 +100,13 @@ void stream(std::byte* to, const std::byte* from, std::int64_t bytes) {
   const std::int64_t head = std::min(-reinterpret_cast<std::intptr_t>(to) & (kLine - 1), bytes);
   const std::int64_t lines = (bytes - head) / kLine * kLine;
   std::memcpy(to, from, static_cast<std::size_t>(head));
-  stream_runs(Piece::whole(from + head, lines), Piece::whole(to + head, lines));
+  stream_runs(Region::whole(from + head, lines), Region::whole(to + head, lines));
   std::memcpy(to + head + lines, from + head + lines,
               static_cast<std::size_t>(bytes - head - lines));
 }
 void fence() { _mm_sfence(); }
 #else
-void stream_runs(const Piece& from, const Piece& to) {
+void stream_runs(const Region& from, const Region& to) {
   for (std::int64_t run = 0; run < to.runs; ++run) {
     std::memcpy(to.base + run * to.stride, from.base + run * from.stride,
                 static_cast<std::size_t>(to.run));
@@ -137,7 +137,7 @@ void settle(Writing writing) {
   if (writing == Writing::Streaming) fence();
 }
 
-void pack(const Piece& from, std::int64_t begin, std::int64_t end, std::byte* to) {
+void pack(const Region& from, std::int64_t begin, std::int64_t end, std::byte* to) {
   for_each_stretch(from, begin, end, [&](const std::byte* memory, std::int64_t bytes) {
     copy_stretch(to, memory, bytes);
     to += bytes;
@@ -147,7 +147,7 @@ void pack(const Piece& from, std::int64_t begin, std::int64_t end, std::byte* to
 namespace {
 
 // Short runs are put together in the first-level cache, so that whole lines are streamed.
-void stream_gathered(const Piece& from, std::int64_t begin, std::int64_t bytes, std::byte* to) {
+void stream_gathered(const Region& from, std::int64_t begin, std::int64_t bytes, std::byte* to) {
   constexpr std::int64_t kRoom = 8 << 10;
   alignas(kLine) std::byte room[kRoom];
   while (bytes > 0) {
@@ -162,25 +162,25 @@ void stream_gathered(const Piece& from, std::int64_t begin, std::int64_t bytes, 
   }
 }
 
-// A contiguous piece as runs of `run` bytes; another one as it is.
-Piece in_runs(const Piece& piece, std::int64_t run) {
-  if (!piece.is_contiguous()) return piece;
-  return {piece.base, run, run, piece.bytes() / run};
+// A contiguous region as runs of `run` bytes; another one as it is.
+Region in_runs(const Region& region, std::int64_t run) {
+  if (!region.is_contiguous()) return region;
+  return {region.base, run, run, region.bytes() / run};
 }
 
-// If one piece is contiguous or both have equal runs, and the runs of `to` are whole cache lines:
+// If one region is contiguous or both have equal runs, and the runs of `to` are whole cache lines:
 // one loop over them, whatever their length.
-bool stream_in_runs(const Piece& from, const Piece& to, std::int64_t begin, std::int64_t end) {
+bool stream_in_runs(const Region& from, const Region& to, std::int64_t begin, std::int64_t end) {
   const std::int64_t run = to.is_contiguous() ? from.run : to.run;
   if (run == 0 || (from.is_contiguous() && to.is_contiguous())) return false;
-  const Piece source = in_runs(from, run), target = in_runs(to, run);
+  const Region source = in_runs(from, run), target = in_runs(to, run);
   const auto place = reinterpret_cast<std::intptr_t>(target.base);
   if (source.run != target.run || (place | run | target.stride) % kLine != 0) return false;
   const std::int64_t first = (begin + run - 1) / run;
   const std::int64_t last = std::min(end, to.bytes()) / run;
   if (first >= last) return false;
-  const auto part = [&](const Piece& piece) {
-    return Piece{piece.base + first * piece.stride, run, piece.stride, last - first};
+  const auto part = [&](const Region& region) {
+    return Region{region.base + first * region.stride, run, region.stride, last - first};
   };
   stream_runs(part(source), part(target));
   copy(from, to, begin, first * run);
@@ -190,7 +190,7 @@ bool stream_in_runs(const Piece& from, const Piece& to, std::int64_t begin, std:
 
 }  // namespace
 
-void unpack(const std::byte* from, const Piece& to, std::int64_t begin, std::int64_t end,
+void unpack(const std::byte* from, const Region& to, std::int64_t begin, std::int64_t end,
             Writing writing) {
   for_each_stretch(to, begin, end, [&](std::byte* memory, std::int64_t bytes) {
     write_bytes(memory, from, bytes, writing);
@@ -198,7 +198,7 @@ void unpack(const std::byte* from, const Piece& to, std::int64_t begin, std::int
   });
 }
 
-void copy(const Piece& from, const Piece& to, std::int64_t begin, std::int64_t end,
+void copy(const Region& from, const Region& to, std::int64_t begin, std::int64_t end,
           Writing writing) {
   if (from.base == to.base && from.run == to.run && from.stride == to.stride) return;
   if (writing == Writing::Streaming && stream_in_runs(from, to, begin, end)) return;

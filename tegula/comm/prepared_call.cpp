@@ -1,7 +1,7 @@
-// A slice of a contiguous tensor along a dim is one piece (runs at equal distances), so that no
-// collective along any dim needs a packed copy of its own. The order of the bytes within a piece is
-// that of the slice's elements, the same for sender and receiver.
-#include "tegula/comm/move.h"
+// A slice of a contiguous tensor along a dim is one region (runs at equal distances), so that no
+// collective along any dim needs a packed copy of its own. The order of the bytes within a region
+// is that of the slice's elements, the same for sender and receiver.
+#include "tegula/comm/prepared_call.h"
 
 #include <ATen/ATen.h>
 
@@ -38,9 +38,9 @@ at::Tensor checked_input(const Party& party, const at::Tensor& tensor) {
   }
   if (!party.engine.can_move(tensor.device().type())) {
     throw UsageError("the " + std::string(party.engine.name()) +
-                     " engine cannot move tensors of the device " + tensor.device().str())
+                     " engine cannot prepared tensors of the device " + tensor.device().str())
         .fact("tensor", tensor.toString() + bracketed(tensor.sizes().vec()))
-        .hint("move the tensor to the CPU first");
+        .hint("prepared the tensor to the CPU first");
   }
   dtype_of(tensor);  // throws for what has no distributed form
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
@@ -119,20 +119,20 @@ std::int64_t sum_of(const Shape& parts) {
 
 // The slices of a contiguous tensor along `dim`, one after the other.
 void cut(const at::Tensor& tensor, std::int64_t dim, const Shape& parts,
-         c10::SmallVector<Piece, 4>& pieces) {
+         c10::SmallVector<Region, 4>& regions) {
   const at::IntArrayRef sizes = tensor.sizes();
   const std::int64_t outer = c10::multiply_integers(sizes.begin(), sizes.begin() + dim);
   const std::int64_t inner = c10::multiply_integers(sizes.begin() + dim + 1, sizes.end()) *
                              static_cast<std::int64_t>(tensor.itemsize());
   std::byte* base = memory_of(tensor);
   for (std::int64_t part : parts) {
-    pieces.push_back({base, part * inner, sizes[static_cast<std::size_t>(dim)] * inner, outer});
+    regions.push_back({base, part * inner, sizes[static_cast<std::size_t>(dim)] * inner, outer});
     if (base != nullptr) base += part * inner;
   }
 }
 
-Piece whole(const at::Tensor& tensor) {
-  return Piece::whole(memory_of(tensor), static_cast<std::int64_t>(tensor.nbytes()));
+Region whole(const at::Tensor& tensor) {
+  return Region::whole(memory_of(tensor), static_cast<std::int64_t>(tensor.nbytes()));
 }
 
 Shape shape_of(const at::Tensor& tensor) {
@@ -146,20 +146,20 @@ Shape with(Shape shape, std::int64_t dim, std::int64_t size) {
 
 }  // namespace
 
-at::Tensor Move::run(Engine& engine) const {
+at::Tensor PreparedCall::run(Engine& engine) const {
   carry_out(engine);
   return finish();
 }
 
-at::Tensor Move::finish() const {
+at::Tensor PreparedCall::finish() const {
   if (!target.defined()) return result;
   if (!target.is_same(result)) target.copy_(result);
   return target;
 }
 
-void Move::carry_out(Engine& engine) const {
-  const std::span<const Piece> sent(from.data(), from.size());
-  const std::span<const Piece> received(to.data(), to.size());
+void PreparedCall::carry_out(Engine& engine) const {
+  const std::span<const Region> sent(from.data(), from.size());
+  const std::span<const Region> received(to.data(), to.size());
   switch (call.kind()) {
     case Kind::AllReduce:
       return engine.all_reduce(call, from[0].base, to[0].base, result.numel());
@@ -185,68 +185,70 @@ void Move::carry_out(Engine& engine) const {
 
 namespace {
 
-Move all_reduce_between(const at::Tensor& input, const at::Tensor& result, ReduceOp op) {
-  Move move;
-  move.input = input;
-  move.result = result;
-  move.call = Call(Kind::AllReduce, dtype_of(input), span_of(shape_of(input))).reduced_by(op);
-  move.from.push_back(whole(input));
-  move.to.push_back(whole(result));
-  return move;
+PreparedCall all_reduce_between(const at::Tensor& input, const at::Tensor& result, ReduceOp op) {
+  PreparedCall prepared;
+  prepared.input = input;
+  prepared.result = result;
+  prepared.call = Call(Kind::AllReduce, dtype_of(input), span_of(shape_of(input))).reduced_by(op);
+  prepared.from.push_back(whole(input));
+  prepared.to.push_back(whole(result));
+  return prepared;
 }
 
 }  // namespace
 
-Move all_reduce_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
+PreparedCall prepare_all_reduce(const Party& party, const at::Tensor& tensor, ReduceOp op) {
   const at::Tensor input = checked_input(party, tensor);
   check_reducible(dtype_of(tensor), op);
   return all_reduce_between(input, new_result(party, tensor, shape_of(tensor)), op);
 }
 
-Move all_reduce_in_place_move(const Party& party, const at::Tensor& tensor, ReduceOp op) {
+PreparedCall prepare_all_reduce_in_place(const Party& party, const at::Tensor& tensor,
+                                         ReduceOp op) {
   const at::Tensor input = checked_input(party, tensor);
   check_reducible(dtype_of(tensor), op);
-  Move move = all_reduce_between(input, input, op);
-  move.target = tensor;
-  return move;
+  PreparedCall prepared = all_reduce_between(input, input, op);
+  prepared.target = tensor;
+  return prepared;
 }
 
-Move all_gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
-                     const Sizes& sizes) {
-  Move move;
-  move.input = checked_input(party, tensor);
+PreparedCall prepare_all_gather(const Party& party, const at::Tensor& tensor, std::int64_t dim,
+                                const Sizes& sizes) {
+  PreparedCall prepared;
+  prepared.input = checked_input(party, tensor);
   dim = checked_dim(tensor, dim);
   const Shape parts = brought_by_all(party, tensor.size(dim), sizes);
   const Shape shape = with(shape_of(tensor), dim, sum_of(parts));
-  move.result = new_result(party, tensor, shape);
-  move.call = Call(Kind::AllGather, dtype_of(tensor), span_of(shape)).along(dim);
-  if (!sizes.empty()) move.call.with_sizes(sizes);
-  move.from.push_back(whole(move.input));
-  cut(move.result, dim, parts, move.to);
-  return move;
+  prepared.result = new_result(party, tensor, shape);
+  prepared.call = Call(Kind::AllGather, dtype_of(tensor), span_of(shape)).along(dim);
+  if (!sizes.empty()) prepared.call.with_sizes(sizes);
+  prepared.from.push_back(whole(prepared.input));
+  cut(prepared.result, dim, parts, prepared.to);
+  return prepared;
 }
 
-Move reduce_scatter_move(const Party& party, const at::Tensor& tensor, std::int64_t dim,
-                         ReduceOp op, const Sizes& sizes) {
-  Move move;
-  move.input = checked_input(party, tensor);
+PreparedCall prepare_reduce_scatter(const Party& party, const at::Tensor& tensor, std::int64_t dim,
+                                    ReduceOp op, const Sizes& sizes) {
+  PreparedCall prepared;
+  prepared.input = checked_input(party, tensor);
   check_reducible(dtype_of(tensor), op);
   dim = checked_dim(tensor, dim);
   const Shape parts = parts_of(party, tensor, dim, sizes);
-  move.result = new_result(
+  prepared.result = new_result(
       party, tensor, with(shape_of(tensor), dim, parts[static_cast<std::size_t>(party.index)]));
-  move.call = Call(Kind::ReduceScatter, dtype_of(tensor), span_of(shape_of(tensor)));
-  move.call.along(dim).reduced_by(op);
-  if (!sizes.empty()) move.call.with_sizes(sizes);
-  cut(move.input, dim, parts, move.from);
-  move.to.push_back(whole(move.result));
-  return move;
+  prepared.call = Call(Kind::ReduceScatter, dtype_of(tensor), span_of(shape_of(tensor)));
+  prepared.call.along(dim).reduced_by(op);
+  if (!sizes.empty()) prepared.call.with_sizes(sizes);
+  cut(prepared.input, dim, parts, prepared.from);
+  prepared.to.push_back(whole(prepared.result));
+  return prepared;
 }
 
-Move all_to_all_move(const Party& party, const at::Tensor& tensor, std::int64_t split_dim,
-                     std::int64_t join_dim, const Sizes& split_sizes, const Sizes& join_sizes) {
-  Move move;
-  move.input = checked_input(party, tensor);
+PreparedCall prepare_all_to_all(const Party& party, const at::Tensor& tensor,
+                                std::int64_t split_dim, std::int64_t join_dim,
+                                const Sizes& split_sizes, const Sizes& join_sizes) {
+  PreparedCall prepared;
+  prepared.input = checked_input(party, tensor);
   split_dim = checked_dim(tensor, split_dim);
   join_dim = checked_dim(tensor, join_dim);
   const Shape parts = parts_of(party, tensor, split_dim, split_sizes);
@@ -255,69 +257,71 @@ Move all_to_all_move(const Party& party, const at::Tensor& tensor, std::int64_t 
   const Shape joined = brought_by_all(party, brought, join_sizes);
   Shape shape = with(shape_of(tensor), split_dim, kept);
   shape[static_cast<std::size_t>(join_dim)] = sum_of(joined);
-  move.result = new_result(party, tensor, shape);
+  prepared.result = new_result(party, tensor, shape);
   // Sizes along the two dims may differ from rank to rank; the engine compares them pair by pair.
   const Shape common = with(with(shape_of(tensor), split_dim, -1), join_dim, -1);
-  move.call = Call(Kind::AllToAll, dtype_of(tensor), span_of(common));
-  move.call.along(split_dim).tagged(join_dim);
-  cut(move.input, split_dim, parts, move.from);
-  cut(move.result, join_dim, joined, move.to);
-  return move;
+  prepared.call = Call(Kind::AllToAll, dtype_of(tensor), span_of(common));
+  prepared.call.along(split_dim).tagged(join_dim);
+  cut(prepared.input, split_dim, parts, prepared.from);
+  cut(prepared.result, join_dim, joined, prepared.to);
+  return prepared;
 }
 
-Move broadcast_move(const Party& party, const at::Tensor& tensor, int root) {
+PreparedCall prepare_broadcast(const Party& party, const at::Tensor& tensor, int root) {
   check_rank(party, root, "root");
-  Move move;
-  move.input = checked_input(party, tensor);
-  move.result = new_result(party, tensor, shape_of(tensor));
-  if (party.index == root && !tensor.is_meta()) move.result.copy_(move.input);
-  move.call = Call(Kind::Broadcast, dtype_of(tensor), span_of(shape_of(tensor))).rooted_at(root);
-  move.to.push_back(whole(move.result));
-  return move;
+  PreparedCall prepared;
+  prepared.input = checked_input(party, tensor);
+  prepared.result = new_result(party, tensor, shape_of(tensor));
+  if (party.index == root && !tensor.is_meta()) prepared.result.copy_(prepared.input);
+  prepared.call =
+      Call(Kind::Broadcast, dtype_of(tensor), span_of(shape_of(tensor))).rooted_at(root);
+  prepared.to.push_back(whole(prepared.result));
+  return prepared;
 }
 
-Move scatter_move(const Party& party, const at::Tensor& part, const at::Tensor& whole_tensor,
-                  std::int64_t dim, int root, const Sizes& sizes) {
+PreparedCall prepare_scatter(const Party& party, const at::Tensor& part,
+                             const at::Tensor& whole_tensor, std::int64_t dim, int root,
+                             const Sizes& sizes) {
   check_rank(party, root, "root");
-  Move move;
-  move.result = checked_input(party, part);
+  PreparedCall prepared;
+  prepared.result = checked_input(party, part);
   dim = checked_dim(part, dim);
-  move.target = part;
-  move.from.resize(static_cast<std::size_t>(party.size));
-  move.to.resize(static_cast<std::size_t>(party.size));
-  move.to[static_cast<std::size_t>(root)] = whole(move.result);
+  prepared.target = part;
+  prepared.from.resize(static_cast<std::size_t>(party.size));
+  prepared.to.resize(static_cast<std::size_t>(party.size));
+  prepared.to[static_cast<std::size_t>(root)] = whole(prepared.result);
   if (party.index == root) {
-    move.input = checked_input(party, whole_tensor);
-    move.from.clear();
-    cut(move.input, dim, parts_of(party, whole_tensor, dim, sizes), move.from);
+    prepared.input = checked_input(party, whole_tensor);
+    prepared.from.clear();
+    cut(prepared.input, dim, parts_of(party, whole_tensor, dim, sizes), prepared.from);
   }
   const Shape common = with(shape_of(part), dim, -1);
-  move.call = Call(Kind::Scatter, dtype_of(part), span_of(common)).along(dim).rooted_at(root);
-  return move;
+  prepared.call = Call(Kind::Scatter, dtype_of(part), span_of(common)).along(dim).rooted_at(root);
+  return prepared;
 }
 
-Move gather_move(const Party& party, const at::Tensor& tensor, std::int64_t dim, int root,
-                 const Sizes& sizes) {
+PreparedCall prepare_gather(const Party& party, const at::Tensor& tensor, std::int64_t dim,
+                            int root, const Sizes& sizes) {
   check_rank(party, root, "root");
-  Move move;
-  move.input = checked_input(party, tensor);
+  PreparedCall prepared;
+  prepared.input = checked_input(party, tensor);
   dim = checked_dim(tensor, dim);
   const Shape parts = brought_by_all(party, tensor.size(dim), sizes);
-  move.from.resize(static_cast<std::size_t>(party.size));
-  move.to.resize(static_cast<std::size_t>(party.size));
-  move.from[static_cast<std::size_t>(root)] = whole(move.input);
+  prepared.from.resize(static_cast<std::size_t>(party.size));
+  prepared.to.resize(static_cast<std::size_t>(party.size));
+  prepared.from[static_cast<std::size_t>(root)] = whole(prepared.input);
   if (party.index == root) {
-    move.result = new_result(party, tensor, with(shape_of(tensor), dim, sum_of(parts)));
-    move.to.clear();
-    cut(move.result, dim, parts, move.to);
+    prepared.result = new_result(party, tensor, with(shape_of(tensor), dim, sum_of(parts)));
+    prepared.to.clear();
+    cut(prepared.result, dim, parts, prepared.to);
   }
   const Shape common = with(shape_of(tensor), dim, -1);
-  move.call = Call(Kind::Gather, dtype_of(tensor), span_of(common)).along(dim).rooted_at(root);
-  return move;
+  prepared.call = Call(Kind::Gather, dtype_of(tensor), span_of(common)).along(dim).rooted_at(root);
+  return prepared;
 }
 
-Move permute_move(const Party& party, const at::Tensor& tensor, const std::vector<int>& to,
-                  const std::optional<Sizes>& shape) {
+PreparedCall prepare_permute(const Party& party, const at::Tensor& tensor,
+                             const std::vector<int>& to, const std::optional<Sizes>& shape) {
   const auto n = static_cast<std::size_t>(party.size);
   std::vector<int> sender(n, -1);
   for (std::size_t rank = 0; rank < to.size() && to.size() == n; ++rank) {
@@ -336,27 +340,28 @@ Move permute_move(const Party& party, const at::Tensor& tensor, const std::vecto
         .fact("ranks", std::to_string(n))
         .hint("-1 sends to nobody");
   }
-  Move move;
-  move.input = checked_input(party, tensor);
-  move.from.resize(n);
-  move.to.resize(n);
+  PreparedCall prepared;
+  prepared.input = checked_input(party, tensor);
+  prepared.from.resize(n);
+  prepared.to.resize(n);
   const int destination = to[static_cast<std::size_t>(party.index)];
-  if (destination >= 0) move.from[static_cast<std::size_t>(destination)] = whole(move.input);
+  if (destination >= 0)
+    prepared.from[static_cast<std::size_t>(destination)] = whole(prepared.input);
   const int source = sender[static_cast<std::size_t>(party.index)];
   if (source >= 0) {
-    move.result =
+    prepared.result =
         new_result(party, tensor, shape ? Shape(shape->begin(), shape->end()) : shape_of(tensor));
-    move.to[static_cast<std::size_t>(source)] = whole(move.result);
+    prepared.to[static_cast<std::size_t>(source)] = whole(prepared.result);
   }
   const Shape destinations(to.begin(), to.end());
-  move.call = Call(Kind::Permute, dtype_of(tensor), {}).with_sizes(span_of(destinations));
-  return move;
+  prepared.call = Call(Kind::Permute, dtype_of(tensor), {}).with_sizes(span_of(destinations));
+  return prepared;
 }
 
-Move barrier_move() {
-  Move move;
-  move.call = Call(Kind::Barrier);
-  return move;
+PreparedCall prepare_barrier() {
+  PreparedCall prepared;
+  prepared.call = Call(Kind::Barrier);
+  return prepared;
 }
 
 namespace {
@@ -380,13 +385,14 @@ Call shaped_message_call(const Party& party, Kind kind, int peer, int tag) {
   return Call(kind).tagged(tag);
 }
 
-Move message_move(const Party& party, Kind kind, const at::Tensor& tensor, int peer, int tag) {
+PreparedCall prepare_message(const Party& party, Kind kind, const at::Tensor& tensor, int peer,
+                             int tag) {
   check_peer(party, kind, peer);
-  Move move;
-  move.input = checked_input(party, tensor);
-  move.call = Call(kind, dtype_of(tensor), span_of(shape_of(tensor))).tagged(tag);
-  move.from.push_back(whole(move.input));
-  return move;
+  PreparedCall prepared;
+  prepared.input = checked_input(party, tensor);
+  prepared.call = Call(kind, dtype_of(tensor), span_of(shape_of(tensor))).tagged(tag);
+  prepared.from.push_back(whole(prepared.input));
+  return prepared;
 }
 
 }  // namespace tegula::inner::comm

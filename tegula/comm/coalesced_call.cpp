@@ -1,25 +1,25 @@
-// A coalesced call is made of the moves of its tensors, whose calls say what must agree.
+// A coalesced call is made of the prepared calls of its tensors, which say what must agree.
 #include <algorithm>
 
 #include "tegula/base/error.h"
-#include "tegula/comm/move.h"
+#include "tegula/comm/prepared_call.h"
 
 namespace tegula::inner::comm {
 namespace {
 
 // make(i) for each of `count` tensors.
 template <class Make>
-CoalescedMove coalesced(Kind kind, std::size_t count, Make make) {
-  CoalescedMove all;
+CoalescedCall coalesced(Kind kind, std::size_t count, Make make) {
+  CoalescedCall all;
   std::vector<Call> calls;
   for (std::size_t i = 0; i < count; ++i) {
     try {
-      all.moves.push_back(make(i));
+      all.parts.push_back(make(i));
     } catch (const UsageError& error) {
       throw UsageError(error).fact(
           "list", "tensor " + std::to_string(i) + " of " + std::to_string(count) + ", from 0");
     }
-    calls.push_back(all.moves.back().call);
+    calls.push_back(all.parts.back().call);
   }
   all.call = Call::coalesced(kind, calls);
   return all;
@@ -51,46 +51,47 @@ void check_apart(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-CoalescedMove all_reduce_list_move(const Party& party, const std::vector<at::Tensor>& tensors,
-                                   ReduceOp op) {
-  CoalescedMove all = coalesced(Kind::AllReduce, tensors.size(), [&](std::size_t i) {
-    return all_reduce_move(party, tensors[i], op);
+CoalescedCall prepare_all_reduce_list(const Party& party, const std::vector<at::Tensor>& tensors,
+                                      ReduceOp op) {
+  CoalescedCall all = coalesced(Kind::AllReduce, tensors.size(), [&](std::size_t i) {
+    return prepare_all_reduce(party, tensors[i], op);
   });
   all.call.reduced_by(op);
   return all;
 }
 
-CoalescedMove all_reduce_list_in_place_move(const Party& party,
-                                            const std::vector<at::Tensor>& tensors, ReduceOp op) {
-  CoalescedMove all = coalesced(Kind::AllReduce, tensors.size(), [&](std::size_t i) {
-    return all_reduce_in_place_move(party, tensors[i], op);
+CoalescedCall prepare_all_reduce_list_in_place(const Party& party,
+                                               const std::vector<at::Tensor>& tensors,
+                                               ReduceOp op) {
+  CoalescedCall all = coalesced(Kind::AllReduce, tensors.size(), [&](std::size_t i) {
+    return prepare_all_reduce_in_place(party, tensors[i], op);
   });
   check_apart(tensors);
   all.call.reduced_by(op);
   return all;
 }
 
-CoalescedMove all_gather_list_move(const Party& party, const std::vector<TensorAlong>& tensors) {
+CoalescedCall prepare_all_gather_list(const Party& party, const std::vector<TensorAlong>& tensors) {
   return coalesced(Kind::AllGather, tensors.size(), [&](std::size_t i) {
-    return all_gather_move(party, tensors[i].tensor, tensors[i].dim, tensors[i].sizes);
+    return prepare_all_gather(party, tensors[i].tensor, tensors[i].dim, tensors[i].sizes);
   });
 }
 
-CoalescedMove reduce_scatter_list_move(const Party& party, const std::vector<TensorAlong>& tensors,
-                                       ReduceOp op) {
-  CoalescedMove all = coalesced(Kind::ReduceScatter, tensors.size(), [&](std::size_t i) {
-    return reduce_scatter_move(party, tensors[i].tensor, tensors[i].dim, op, tensors[i].sizes);
+CoalescedCall prepare_reduce_scatter_list(const Party& party,
+                                          const std::vector<TensorAlong>& tensors, ReduceOp op) {
+  CoalescedCall all = coalesced(Kind::ReduceScatter, tensors.size(), [&](std::size_t i) {
+    return prepare_reduce_scatter(party, tensors[i].tensor, tensors[i].dim, op, tensors[i].sizes);
   });
   all.call.reduced_by(op);
   return all;
 }
 
-std::vector<at::Tensor> CoalescedMove::run(Engine& engine) const {
-  std::vector<TensorPieces> tensors;
-  for (const Move& move : moves) {
-    tensors.push_back({move.call.dtype(),
-                       {move.from.data(), move.from.size()},
-                       {move.to.data(), move.to.size()}});
+std::vector<at::Tensor> CoalescedCall::run(Engine& engine) const {
+  std::vector<TensorRegions> tensors;
+  for (const PreparedCall& prepared : parts) {
+    tensors.push_back({prepared.call.dtype(),
+                       {prepared.from.data(), prepared.from.size()},
+                       {prepared.to.data(), prepared.to.size()}});
   }
   switch (call.kind()) {
     case Kind::AllReduce:
@@ -113,7 +114,7 @@ std::vector<at::Tensor> CoalescedMove::run(Engine& engine) const {
       throw InternalError("calls of this kind are not coalesced");
   }
   std::vector<at::Tensor> results;
-  for (const Move& move : moves) results.push_back(move.finish());
+  for (const PreparedCall& prepared : parts) results.push_back(prepared.finish());
   return results;
 }
 
