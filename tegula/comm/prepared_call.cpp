@@ -38,9 +38,9 @@ at::Tensor checked_input(const Party& party, const at::Tensor& tensor) {
   }
   if (!party.engine.can_move(tensor.device().type())) {
     throw UsageError("the " + std::string(party.engine.name()) +
-                     " engine cannot prepared tensors of the device " + tensor.device().str())
+                     " engine cannot move tensors of the device " + tensor.device().str())
         .fact("tensor", tensor.toString() + bracketed(tensor.sizes().vec()))
-        .hint("prepared the tensor to the CPU first");
+        .hint("move the tensor to the CPU first");
   }
   dtype_of(tensor);  // throws for what has no distributed form
   return tensor.is_contiguous() ? tensor : tensor.contiguous();

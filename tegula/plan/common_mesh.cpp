@@ -8,7 +8,7 @@
 #include <set>
 #include <variant>
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 using Axes = std::vector<std::size_t>;
@@ -170,4 +170,4 @@ std::optional<SpecPair> on_common_mesh(const DTensorSpec& from, const DTensorSpe
   return SpecPair{*source, *target};
 }
 
-}  // namespace tegula
+}  // namespace tegula::inner

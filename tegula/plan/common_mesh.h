@@ -9,7 +9,7 @@
 
 #include "tegula/spec/dtensor_spec.h"
 
-namespace tegula {
+namespace tegula::inner {
 
 struct SpecPair {
   DTensorSpec from;
@@ -27,4 +27,4 @@ struct SpecPair {
 // Law: every rank holds the same slice and owes the same reductions as before.
 std::optional<SpecPair> on_common_mesh(const DTensorSpec& from, const DTensorSpec& to);
 
-}  // namespace tegula
+}  // namespace tegula::inner

@@ -13,6 +13,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/tiles.h"
+#include "tegula/plan/common_mesh.h"
 #include "tegula/plan/deliveries.h"
 #include "tegula/plan/redistribute_planner.h"
 #include "tegula/plan/step_cost.h"
@@ -221,14 +222,17 @@ at::Tensor moved_among(const World& world, const Ranks& ranks, const at::Tensor&
 at::Tensor transfer(const World& world, const at::Tensor& tile, const DTensorSpec& from,
                     const DTensorSpec& to, const RouteOptions& options) {
   check_same_tensor(from, to);
-  if (!(from.mesh() == to.mesh())) {
+  const bool is_one_mesh = from.mesh() == to.mesh();
+  const std::optional<SpecPair> planned =
+      is_one_mesh ? SpecPair{from, to} : on_common_mesh(from, to);
+  if (!planned) {
     return moved_among(world, Meeting(from.mesh(), to.mesh()).of(world.rank()), tile, from, to,
                        options);
   }
-  if (from.mesh().coordinate_of(world.rank())) {
-    return redistribute_tile(world, tile, from, to, options);
-  }
-  return no_tile(to);
+  const std::optional<Coordinate> at = to.mesh().coordinate_of(world.rank());
+  if (!at) return no_tile(to);
+  at::Tensor moved = redistribute_tile(world, tile, planned->from, planned->to, options);
+  return is_one_mesh || !moved.is_alias_of(tile) ? moved : new_tile(to, *at).copy_(moved);
 }
 
 at::Tensor scatter_from(const World& world, const at::Tensor& whole, std::int64_t source,

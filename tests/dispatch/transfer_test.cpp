@@ -5,6 +5,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/tiles.h"
+#include "tegula/comm/comm_log.h"
 #include "tests/dispatch/distributions.h"
 #include "tests/spec/generated.h"
 
@@ -113,6 +114,21 @@ TEST(Transfer, NothingIsSentIfEveryRankHasWhatItNeeds) {
     const DTensorSpec to = parse_spec("f32[4] on (b=2) as [S(0)]");
     if (world.rank() == 1) return;  // rank 0 does not miss it
     EXPECT_TRUE(at::equal(transfer(world, at::arange(4.F), from, to), at::arange(2.F)));
+  });
+}
+
+TEST(Transfer, BetweenMeshesOfTheSameAxesIsPlanned) {
+  const TensorMeta meta({8}, DType::F32);
+  const DTensorSpec from(DeviceMesh({{"a", 4}}), {Shard(0)}, meta);
+  const DTensorSpec to(DeviceMesh({{"x", 2}, {"y", 2}}), {Shard(0), Replicate()}, meta);
+  run_ranks(4, [&](World& world) {
+    const CommLog log(world);
+    const at::Tensor moved = transfer(world, at::full({2}, world.rank()), from, to);
+    EXPECT_EQ(moved[0].item<int>(), world.rank() / 2 * 2);
+    const std::vector<CommEntry> sent = log.entries();
+    ASSERT_EQ(sent.size(), 1U);
+    EXPECT_EQ(sent[0].kind, comm::Kind::AllGather);
+    EXPECT_EQ(sent[0].axis, "y");
   });
 }
 

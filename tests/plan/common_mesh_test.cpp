@@ -6,7 +6,7 @@
 #include "tegula/spec/slices.h"
 #include "tests/spec/generated.h"
 
-namespace tegula {
+namespace tegula::inner {
 namespace {
 
 std::string on_one_mesh(const std::string& from, const std::string& to) {
@@ -124,4 +124,4 @@ TEST(CommonMesh, ThereIsNoneIfAnAxisCannotBeSplit) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::inner
