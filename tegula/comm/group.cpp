@@ -1,6 +1,6 @@
-// A call is made ready in the caller's thread (prepared_call.h): what is wrong with it is found there.
-// Then it runs, at once or on the engine's worker, in the order in which calls were made. Messages
-// go beside that order.
+// A call is made ready in the caller's thread (prepared_call.h): what is wrong with it is found
+// there. Then it runs, at once or on the engine's worker, in the order in which calls were made.
+// Messages go beside that order.
 #include "tegula/comm/group.h"
 
 #include <ATen/ATen.h>

@@ -19,12 +19,13 @@ namespace tegula::inner {
 
 // This rank's tile by `to` from its tile by `from`, which is not looked at on ranks outside of the
 // mesh of `from`. Fresh memory with the strides of tile_stride; empty of shape [0] on ranks outside
-// of the mesh of `to`. On one mesh this is redistribute_tile, and on two that are one mesh with axes
-// joined or split (plan/common_mesh.h) the way is planned likewise.
+// of the mesh of `to`. On one mesh this is redistribute_tile, and on two that are one mesh with
+// axes joined or split (plan/common_mesh.h) the way is planned likewise.
 //
-// Else, first, what `from` owes is reduced on its own mesh. Then one all_to_all among the ranks of both
-// meshes, in which each rank receives every element of its new tile once, but for those it has; if
-// all ranks have all they need, none. What `to` owes is made of the value without communication.
+// Else, first, what `from` owes is reduced on its own mesh. Then one all_to_all among the ranks of
+// both meshes, in which each rank receives every element of its new tile once, but for those it
+// has; if all ranks have all they need, none. What `to` owes is made of the value without
+// communication.
 //
 // `options`: as for redistribute_tile; the all_to_all counts as a step with the tiles before and
 // after it. UsageError: specs that differ in shape or element type, a tile that does not fit, a

@@ -123,7 +123,8 @@ TEST(Transfer, BetweenMeshesOfTheSameAxesIsPlanned) {
   const DTensorSpec to(DeviceMesh({{"x", 2}, {"y", 2}}), {Shard(0), Replicate()}, meta);
   run_ranks(4, [&](World& world) {
     const CommLog log(world);
-    const at::Tensor moved = transfer(world, at::full({2}, world.rank()), from, to);
+    const at::Tensor moved =
+        transfer(world, at::full({2}, world.rank(), at::TensorOptions(at::kFloat)), from, to);
     EXPECT_EQ(moved[0].item<int>(), world.rank() / 2 * 2);
     const std::vector<CommEntry> sent = log.entries();
     ASSERT_EQ(sent.size(), 1U);
