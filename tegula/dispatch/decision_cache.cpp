@@ -44,10 +44,10 @@ std::shared_ptr<const Decision> DecisionCache::find(std::size_t op, const CallKe
 }
 
 void DecisionCache::remember(std::size_t op, const CallKey& key,
-                             std::shared_ptr<const Decision> decision) {
+                             std::shared_ptr<const Decision> decision,
+                             std::vector<DTensorSpec> specs) {
   const std::span<const std::uint64_t> words = key.words();
-  Entry entry{std::move(decision), {}};
-  for (const DTensorSpec* spec : key.specs()) entry.specs.push_back(*spec);
+  Entry entry{std::move(decision), std::move(specs)};
   std::vector<Table> forgotten;
   const std::lock_guard lock(lock_);
   forget_if_rules_changed(forgotten);

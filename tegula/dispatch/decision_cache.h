@@ -21,7 +21,10 @@ class DecisionCache {
 
   // `op` counts operators (OperatorEntry::index). Null if there is none, or a rule was added since.
   std::shared_ptr<const Decision> find(std::size_t op, const CallKey& key);
-  void remember(std::size_t op, const CallKey& key, std::shared_ptr<const Decision> decision);
+  // `specs`: of the call's DTensors. They are kept, so that a tensor like one that is gone has the
+  // same spec, and is found.
+  void remember(std::size_t op, const CallKey& key, std::shared_ptr<const Decision> decision,
+                std::vector<DTensorSpec> specs);
   // All of them: what they were decided by (the cost model) is no more.
   void forget();
   // Instead of kMostPerOp. Ranks need not agree: what is forgotten is decided again, alike.
@@ -43,7 +46,6 @@ class DecisionCache {
   };
   struct Entry {
     std::shared_ptr<const Decision> decision;
-    // Kept, so that a tensor like one that is gone has the same spec, and is found.
     std::vector<DTensorSpec> specs;
   };
   struct Table {

@@ -113,8 +113,12 @@ void Kernel::run_new(const CallKey& key, Stack& stack) const {
   };
   const auto remember = [&](Decision decision) {
     if (!key.is_known() || !call.coordinate() || is_checking(call.world())) return;
+    std::vector<DTensorSpec> specs;
+    for (const TensorPlace& place : call.tensors()) {
+      if (place.payload) specs.push_back(place.payload->spec());
+    }
     call.world().part<DecisionCache>().remember(
-        entry_.index, key, std::make_shared<const Decision>(std::move(decision)));
+        entry_.index, key, std::make_shared<const Decision>(std::move(decision)), std::move(specs));
   };
 
   if (!call.has_dtensors()) return give(run_without_dtensors(call));

@@ -174,16 +174,9 @@ void give_outside_rank(const Call& call, LocalOp& decision,
 
 }  // namespace
 
-Tile tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t place) {
+at::Tensor tile_by_route(const at::Tensor& tensor, const Route& route) {
   const Payload* payload = payload_in(tensor);
-  if (tensor.defined() && place < decision.routes.size() && decision.routes[place]) {
-    const Route& route = *decision.routes[place];
-    return Tile::owned(payload ? payload->tile_by(route)
-                               : route.run(tensor.resolve_conj().resolve_neg()));
-  }
-  if (!payload) return Tile::borrowed(tensor);
-  const at::Tensor* tile = payload->tile_at_hand();
-  return tile ? Tile::borrowed(*tile) : Tile::owned(payload->tile());
+  return payload ? payload->tile_by(route) : route.run(tensor.resolve_conj().resolve_neg());
 }
 
 at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t index,

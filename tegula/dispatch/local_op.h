@@ -21,8 +21,18 @@ LocalOp run_draft(const Call& call, LocalOpDraft draft, torch::jit::Stack& stack
 // A tile that the DTensor holds is borrowed from it.
 using Tile = c10::MaybeOwned<at::Tensor>;
 
+// What a route makes of a tensor, or of its tile.
+at::Tensor tile_by_route(const at::Tensor& tensor, const Route& route);
 // What stands for a tensor of the call, the place-th, on this rank.
-Tile tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t place);
+inline Tile tile_for(const at::Tensor& tensor, const LocalOp& decision, std::size_t place) {
+  if (place < decision.routes.size() && decision.routes[place] && tensor.defined()) {
+    return Tile::owned(tile_by_route(tensor, *decision.routes[place]));
+  }
+  const Payload* payload = payload_in(tensor);
+  if (!payload) return Tile::borrowed(tensor);
+  const at::Tensor* tile = payload->tile_at_hand();
+  return tile ? Tile::borrowed(*tile) : Tile::owned(payload->tile());
+}
 // A result, the index-th, as a DTensor; undefined stays undefined.
 at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t index,
                           const OpFacts& facts, const World& world);

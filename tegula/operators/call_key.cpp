@@ -95,7 +95,6 @@ void CallKey::add_tensor(const at::Tensor& tensor) {
     is_known_ = false;
     return;
   }
-  specs_.push_back(&payload->spec());
   const c10::DispatchKeySet keys = tensor.key_set();
   const std::uint64_t bits = (keys.has(c10::DispatchKey::Conjugate) ? 2U : 0U) |
                              (keys.has(c10::DispatchKey::Negative) ? 1U : 0U);

@@ -46,8 +46,6 @@ class CallKey {
   bool is_known() const { return is_known_ && world_ != nullptr; }
   const World& world() const { return *world_; }  // of the first DTensor, as long as that lives
   std::span<const std::uint64_t> words() const { return {words_.data(), words_.size()}; }
-  // Of the DTensors, as long as they live.
-  std::span<const DTensorSpec* const> specs() const { return {specs_.data(), specs_.size()}; }
 
  private:
   void add_plain(const at::Tensor& tensor);
@@ -55,7 +53,6 @@ class CallKey {
   void add_type(const c10::IValue& value);
 
   c10::SmallVector<std::uint64_t, 32> words_;
-  c10::SmallVector<const DTensorSpec*, 8> specs_;
   const World* world_ = nullptr;
   bool is_known_ = true;
 };

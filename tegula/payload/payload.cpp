@@ -40,11 +40,13 @@ class OuterImpl final : public c10::TensorImpl {
 
   static c10::intrusive_ptr<OuterImpl> make(at::ScalarType type, at::Device device,
                                             const at::Tensor* tile) {
-    const bool counts = tile && !tile->is_inference() && !c10::InferenceMode::is_enabled();
-    if (!counts) return c10::make_intrusive<OuterImpl>(type, device);
+    c10::AutogradState& state = c10::AutogradState::get_tls_state();
+    if (!tile || tile->is_inference() || state.get_inference_mode()) {
+      return c10::make_intrusive<OuterImpl>(type, device);
+    }
     static const c10::DispatchKeySet keys = OuterImpl(at::kFloat, host_device()).key_set();
     auto impl = [&] {
-      const WithoutCounter without;
+      const WithoutCounter without{state};
       return c10::make_intrusive<OuterImpl>(type, device);
     }();
     impl->key_set_ = keys;
@@ -70,8 +72,11 @@ class OuterImpl final : public c10::TensorImpl {
  private:
   // A tensor that is made under inference mode has no version counter.
   struct WithoutCounter {
-    WithoutCounter() { c10::AutogradState::get_tls_state().set_inference_mode(true); }
-    ~WithoutCounter() { c10::AutogradState::get_tls_state().set_inference_mode(false); }
+    explicit WithoutCounter(c10::AutogradState& of_thread) : state(of_thread) {
+      state.set_inference_mode(true);
+    }
+    ~WithoutCounter() { state.set_inference_mode(false); }
+    c10::AutogradState& state;
   };
   // Python may have its own idea of a copy.
   bool is_pythons() const {
