@@ -4,12 +4,16 @@
 #include <ATen/core/grad_mode.h>
 
 #include "tegula/base/error.h"
+#include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/kernel.h"
+#include "tegula/dispatch/strict.h"
+#include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
 #include "tegula/payload/guards.h"
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula::inner {
 namespace {
@@ -23,6 +27,28 @@ void make_plain_what_is_read(const Call& call, torch::jit::Stack& stack) {
       argument = payload->whole();
     }
   }
+}
+
+// The op on plain whole tensors, its results replicated; autograd follows.
+Values run_on_wholes(const Call& call) {
+  torch::jit::Stack stack;
+  for (const c10::IValue& argument : call.arguments()) {
+    stack.push_back(with_tensors(argument, [](int, const at::Tensor& tensor) {
+      const Payload* payload = payload_in(tensor);
+      if (!payload) return tensor;
+      const DTensorSpec whole = replicated_spec(payload->spec());
+      return unwrap_tile(move_to(tensor, whole, CallMode::Sync, {}), whole);
+    }));
+  }
+  const PassUsBy ours;
+  call.op().callBoxed(stack);
+  for (c10::IValue& result : stack) {
+    result = with_tensors(result, [&](int, const at::Tensor& tensor) {
+      const DTensorSpec spec = replicated_spec(call.mesh(), meta_of(tensor));
+      return wrap_tile(tensor, spec, spec, call.world());
+    });
+  }
+  return stack;
 }
 
 // out= has no gradient, in libtorch as here.
@@ -47,6 +73,12 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
     if (!call.has_dtensors()) return;
     if (!entry_.notes.takes_plain_tensors) call.check_plain_tensors();
     make_plain_what_is_read(call, *stack);
+    if (entry_.notes.points_into_data && !entry_.facts.has_out && call.coordinate()) {
+      check_may_gather(call);
+      replace_arguments(*stack, call.arguments().size(), run_on_wholes(call));
+      is_done = true;
+      return;
+    }
     if (!entry_.facts.has_out) return;
     check_no_gradient_is_lost(call);
     call.check_plain_tensors();

@@ -11,6 +11,8 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
       {"aten::tensor_split.tensor_indices_or_sections", {1}},
       {"aten::ctc_loss.Tensor", {2, 3}},
   };
+  // in libtorch 2.14 and newer
+  static const std::set<std::string> point_into_data = {"aten::quantile", "aten::nanquantile"};
   // recurrent modules make the initial state themselves, plain
   static const std::set<std::string> take_plain_tensors = {
       "aten::lstm.input", "aten::gru.input", "aten::rnn_tanh.input", "aten::rnn_relu.input"};
@@ -23,6 +25,7 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const std::string name = toString(op.operator_name());
   const auto found = read_on_host.find(name);
   if (found != read_on_host.end()) notes.read_on_host = found->second;
+  notes.points_into_data = point_into_data.contains(name);
   notes.takes_plain_tensors = take_plain_tensors.contains(name);
   notes.stays_composed = stay_composed.contains(name);
 }

@@ -87,6 +87,8 @@ struct OperatorNotes {
 
   // Arguments whose elements the composition reads itself, on the host.
   std::vector<std::size_t> read_on_host;
+  // It computes through pointers into the data of its tensors: takes these whole.
+  bool points_into_data = false;
   // libtorch's own modules pass plain tensors that they made, alike on all ranks.
   bool takes_plain_tensors = false;
   // It makes no tensors of its own and writes nowhere: what it calls meets the kernel soon enough.
