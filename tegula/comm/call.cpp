@@ -116,6 +116,19 @@ Call& Call::with_sizes(std::span<const std::int64_t> sizes) {
   return *this;
 }
 
+Call& Call::agreeing_on(std::uint64_t hash, std::string_view what) {
+  agreed_ = hash;
+  agreed_on_.fill('\0');
+  what.copy(agreed_on_.data(), agreed_on_.size() - 1);
+  return *this;
+}
+
+bool Call::differs_in_agreement_only(const Call& other) const {
+  Call same = other;
+  same.agreed_ = agreed_;
+  return agreed_ != other.agreed_ && fingerprint() == same.fingerprint();
+}
+
 std::uint64_t Call::fingerprint() const {
   const Kind kind = kind_ == Kind::Recv ? Kind::Send : kind_;
   const std::uint64_t words = static_cast<std::uint64_t>(kind) | std::uint64_t{has_data_} << 8 |
@@ -130,6 +143,7 @@ std::uint64_t Call::fingerprint() const {
       .add(static_cast<std::uint64_t>(tensors_))
       .add(shape_.hash)
       .add(sizes_.hash)
+      .add(agreed_)
       .result();
 }
 
@@ -167,6 +181,18 @@ std::string Call::to_string() const {
   if (is_coalesced()) name += "_coalesced";
   if (!has_data_ && (kind_ == Kind::Send || kind_ == Kind::Recv)) name += "_with_shape";
   return name + "(" + join(arguments) + "), call " + std::to_string(sequence_);
+}
+
+CommError disagreement(const std::string& group, const Call& call, const std::string& which) {
+  return CommError("ranks have different values of what should be the same on all of them")
+      .fact("group", group)
+      .fact("what", std::string(call.agreed_on()))
+      .fact("ranks", which)
+      .fact("seen in", call.to_string())
+      .hint(
+          "make plain tensors that meet DTensors, and torch's seed, the same on all ranks, and "
+          "give "
+          "what a rank draws for itself a generator of its own");
 }
 
 }  // namespace tegula::inner::comm

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "tegula/base/error.h"
 #include "tegula/placement/reduce_op.h"
 #include "tegula/spec/dtype.h"
 
@@ -56,6 +58,8 @@ class Call {
   void number(std::uint64_t sequence) { sequence_ = sequence; }
   // The dtype of one of the tensors of a coalesced call.
   Call& typed(DType dtype);
+  // What the ranks have to agree on beside the call (agreements.h), and of what it is the hash.
+  Call& agreeing_on(std::uint64_t hash, std::string_view what);
 
   Kind kind() const { return kind_; }
   DType dtype() const { return dtype_; }
@@ -68,8 +72,13 @@ class Call {
   // One, or as many as the list of a coalesced call has.
   std::int64_t tensors() const { return is_coalesced() ? tensors_ : 1; }
 
+  std::uint64_t agreed() const { return agreed_; }
+  std::string_view agreed_on() const { return agreed_on_.data(); }
+
   // Over everything above; equal calls have equal fingerprints.
   std::uint64_t fingerprint() const;
+  // Whether all is equal but what the ranks have to agree on beside the call.
+  bool differs_in_agreement_only(const Call& other) const;
 
   // all_reduce(f32[8, 16], sum), call 17
   // all_reduce_coalesced(9 tensors, f32[8, 16], f32[16], ... #5f3a9c01, sum), call 18
@@ -98,6 +107,11 @@ class Call {
   ReduceOp op_ = ReduceOp::Sum;
   bool has_data_ = false;
   bool has_op_ = false;
+  std::uint64_t agreed_ = 0;
+  std::array<char, 120> agreed_on_{};
 };
+
+// What the members of a group throw if they do not agree. `which`: "rank 1 differs from rank 0".
+CommError disagreement(const std::string& group, const Call& call, const std::string& which);
 
 }  // namespace tegula::inner::comm

@@ -38,6 +38,8 @@ class Engine {
   // Whether it takes tensors of this device.
   virtual bool can_move(c10::DeviceType device) const { return device == c10::DeviceType::CPU; }
   virtual Worker& worker() = 0;
+  // Has the worker carry out a call, after those before it.
+  virtual void queue(Worker::Task task) { worker().queue(std::move(task)); }
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
   // Ends pending and later calls with this error: of all members if the engine can, else of this
   // one.
@@ -46,6 +48,10 @@ class Engine {
   // This rank's call was wrong in itself and is not made; it counts as one. Engines that can tell
   // the others that wait for it do.
   virtual void refuse(Kind, const UsageError&) {}
+
+  // Compares what the members agree on beside the coming collective. Engines whose calls carry a
+  // fingerprint compare it there.
+  virtual void compare_agreed(const Call&) {}
 
   // The reduction of all members' elements. `from` may be `to`.
   virtual void all_reduce(const Call& call, const std::byte* from, std::byte* to,

@@ -75,8 +75,8 @@ bool PendingList::is_done() const { return state_->has_ended(); }
 
 namespace {
 
-Party party_of(const GroupState& group) {
-  return {static_cast<int>(group.ranks.size()), group.index, *group.buffers, *group.engine};
+Party party_of(GroupState& group) {
+  return {static_cast<int>(group.ranks.size()), group.index, *group.buffers, group.engine()};
 }
 
 // Makes a call ready. If this rank refuses it, the others shall not wait for it.
@@ -85,7 +85,7 @@ auto ready(GroupState& group, Kind kind, Make make) {
   try {
     return make(party_of(group));
   } catch (const UsageError& error) {
-    group.engine->refuse(kind, error);
+    group.engine().refuse(kind, error);
     throw;
   }
 }
@@ -115,29 +115,45 @@ std::shared_ptr<comm::LogLine> noted(const GroupState& group, const AnyMove& pre
   return group.log_book->write(std::move(entry));
 }
 
+// A collective, with what its members have to agree on.
+template <class Make>
+auto ready_collective(GroupState& group, Kind kind, Make make) {
+  auto prepared = ready(group, kind, make);
+  if (group.agreements->notes() != group.agreed.notes) {
+    group.agreed = group.agreements->among(group.ranks, group.agreed);
+    prepared.call.agreeing_on(group.agreed.hash, group.agreed.latest);
+  } else if (group.agreed.hash != 0) {
+    prepared.call.agreeing_on(group.agreed.hash, {});
+  }
+  return prepared;
+}
+
 template <class Make>
 auto run_now(GroupState& group, Kind kind, Make make) {
-  const auto prepared = ready(group, kind, make);
+  const auto prepared = ready_collective(group, kind, make);
   const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
   const comm::LogTime time(line);
-  const std::unique_lock<std::mutex> lock = group.engine->worker().lock_when_idle();
-  return prepared.run(*group.engine);
+  comm::Engine& engine = group.engine();
+  const std::unique_lock<std::mutex> lock = engine.worker().lock_when_idle();
+  engine.compare_agreed(prepared.call);
+  return prepared.run(engine);
 }
 
 // The worker ends before the engine does, so that the task may name the engine.
 template <class Make>
 std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make make) {
   auto pending = std::make_shared<comm::PendingState>();
-  auto ready_move = ready(group, kind, make);
+  auto ready_move = ready_collective(group, kind, make);
   pending->line = noted(group, ready_move);
-  group.engine->worker().queue([pending, prepared = std::move(ready_move),
-                                engine = group.engine.get()]() -> comm::Worker::Announcement {
-    try {
-      return [pending, result = prepared.run(*engine)] { pending->end(result); };
-    } catch (...) {
-      return [pending, error = std::current_exception()] { pending->fail(error); };
-    }
-  });
+  comm::Engine& engine = group.engine();
+  engine.queue(
+      [pending, prepared = std::move(ready_move), &engine]() -> comm::Worker::Announcement {
+        try {
+          return [pending, result = prepared.run(engine)] { pending->end(result); };
+        } catch (...) {
+          return [pending, error = std::current_exception()] { pending->fail(error); };
+        }
+      });
   return pending;
 }
 
@@ -145,7 +161,7 @@ void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int pee
   const PreparedCall prepared = comm::prepare_message(party_of(group), kind, tensor, peer, tag);
   const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
   const comm::LogTime time(line);
-  group.engine->message_now({prepared.call, peer, prepared.from[0]});
+  group.engine().message_now({prepared.call, peer, prepared.from[0]});
   if (kind == Kind::Recv && !prepared.input.is_same(tensor)) tensor.copy_(prepared.input);
 }
 
@@ -155,7 +171,7 @@ std::shared_ptr<comm::PendingState> message_async(GroupState& group, Kind kind,
   auto pending = std::make_shared<comm::PendingState>();
   pending->line = noted(group, prepared);
   const bool copies_back = kind == Kind::Recv && !prepared.input.is_same(tensor);
-  group.engine->message_async(
+  group.engine().message_async(
       {prepared.call, peer, prepared.from[0]},
       [pending, input = prepared.input, tensor, kind, copies_back](std::exception_ptr error) {
         if (error) return pending->fail(std::move(error));
@@ -221,7 +237,7 @@ ShapedMessage shaped_recv(GroupState& group, int from, int tag) {
 
 at::Tensor run_message(GroupState& group, const ShapedMessage& shaped) {
   const comm::LogTime time(shaped.line);
-  group.engine->message_now(shaped.message);
+  group.engine().message_now(shaped.message);
   return *shaped.tensor;
 }
 
@@ -229,7 +245,7 @@ std::shared_ptr<comm::PendingState> start_message(GroupState& group, const Shape
   auto pending = std::make_shared<comm::PendingState>();
   pending->line = shaped.line;
   const bool has_result = shaped.message.call.kind() == Kind::Recv;
-  group.engine->message_async(
+  group.engine().message_async(
       shaped.message, [pending, has_result, tensor = shaped.tensor](std::exception_ptr error) {
         if (error) return pending->fail(std::move(error));
         pending->end(has_result ? *tensor : at::Tensor());
@@ -243,16 +259,17 @@ const std::string& Group::name() const { return state_->name; }
 const std::vector<int>& Group::ranks() const { return state_->ranks; }
 int Group::size() const { return static_cast<int>(state_->ranks.size()); }
 int Group::index() const { return state_->index; }
-std::string Group::engine() const { return std::string(state_->engine->name()); }
-c10::intrusive_ptr<c10d::Backend> Group::backend() const { return state_->engine->backend(); }
+std::string Group::engine() const { return std::string(state_->engine().name()); }
+c10::intrusive_ptr<c10d::Backend> Group::backend() const { return state_->engine().backend(); }
 
 void Group::set_timeout(std::chrono::milliseconds timeout) const {
-  state_->engine->set_timeout(timeout);
+  state_->timeout = timeout;
+  state_->engine().set_timeout(timeout);
 }
 
 void Group::abort(const std::string& reason) const {
   const std::vector<std::int64_t> members(ranks().begin(), ranks().end());
-  state_->engine->abort(
+  state_->engine().abort(
       CommError(reason)
           .fact("group", name() + ", ranks " + bracketed(members))
           .fact("by", "rank " + std::to_string(ranks()[static_cast<std::size_t>(index())])));

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tegula/base/error.h"
+#include "tegula/base/exception_text.h"
 #include "tegula/comm/world.h"
 #include "tegula/comm/world_state.h"
 
@@ -37,19 +38,6 @@ template <class Family>
   } catch (const std::exception& error) {
     std::throw_with_nested(
         std::runtime_error("rank " + std::to_string(rank) + ": " + error.what()));
-  }
-}
-
-std::string sentence_of(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    return error.sentence();
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find('\n'));
-  } catch (...) {
-    return "something that is no exception was thrown";
   }
 }
 
@@ -94,7 +82,8 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOp
         const std::string sentence = sentence_of(std::current_exception());
         const std::string reason = "rank " + std::to_string(rank) + " failed: " + sentence;
         if (world) world->abort(reason);
-        board->fault().raise(CommError(reason));
+        // it may have failed before it had a world, or while others begin another epoch
+        for (std::uint32_t epoch : {0, 1}) board->fault(epoch).raise(CommError(reason));
       }
     });
   }

@@ -83,14 +83,17 @@ std::shared_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
   for (int rank : ranks)
     options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
   options.index = index;
+  options.epoch = world.epoch;
   options.timeout = timeout;
   options.blocks = world.blocks;
   return std::make_shared<shm::ShmEngine>(world.board, options);
 }
 
 c10::intrusive_ptr<c10d::Store> store_for(const WorldState& world, const std::string& key) {
-  if (world.store) return c10::make_intrusive<c10d::PrefixStore>("group/" + key, world.store);
-  return c10::make_intrusive<shm::BoardStore>(world.board, "store/" + key + "/");
+  const std::uint32_t epoch = world.epoch;
+  const std::string name = std::to_string(epoch) + "/" + key;
+  if (world.store) return c10::make_intrusive<c10d::PrefixStore>("group/" + name, world.store);
+  return c10::make_intrusive<shm::BoardStore>(world.board, "store/" + name + "/", epoch);
 }
 
 std::shared_ptr<Engine> new_engine(const WorldState& world, const std::string& backend,
@@ -180,7 +183,7 @@ GroupSlot& slot_for(WorldState& world, const std::string& key) {
 // An abort that came while the group was made is known to it before anybody uses it.
 void publish(WorldState& world, GroupSlot& slot, std::shared_ptr<GroupState> made) {
   const std::lock_guard<std::mutex> lock(world.mutex);
-  if (world.aborted) made->engine->abort(*world.aborted);
+  if (world.aborted) made->engine().abort(*world.aborted);
   slot.group = std::move(made);
 }
 
@@ -204,8 +207,13 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
   made->index = static_cast<int>(std::find(ranks.begin(), ranks.end(), world.rank) - ranks.begin());
   made->buffers = world.buffers;
   made->log_book = world.log_book;
-  made->engine =
-      new_engine(world, backend, key, ranks, made->index, options.timeout.value_or(world.timeout));
+  made->agreements = world.agreements;
+  made->timeout = options.timeout.value_or(world.timeout);
+  made->make_engine = [&world, backend, key, ranks,
+                       index = made->index](std::chrono::milliseconds timeout) {
+    return new_engine(world, backend, key, ranks, index, timeout);
+  };
+  made->engine();  // the members meet
   publish(world, slot, std::move(made));
   return &slot.group;
 }
@@ -269,6 +277,7 @@ World World::fake(int size, int rank) {
 }
 
 WorldState& World::state() const { return static_cast<WorldState&>(*head_); }
+WorldState& inner::comm::state_of(const World& world) { return world.state(); }
 
 int World::local_rank() const { return state().local_rank; }
 int World::local_size() const { return state().local_size; }
@@ -283,11 +292,12 @@ Group World::group(const std::vector<int>& ranks, const GroupOptions& options) c
 
 void World::abort(const std::string& reason) const {
   const CommError error = CommError(reason).fact("by", "rank " + std::to_string(rank()));
-  if (state().board) state().board->fault().raise(error);
+  if (state().board) state().board->fault(epoch()).raise(error);
   const std::lock_guard<std::mutex> lock(state().mutex);
   if (!state().aborted) state().aborted = error;
   for (const auto& [key, slot] : state().groups) {
-    if (slot->group) slot->group->engine->abort(error);
+    if (!slot->group) continue;
+    if (const auto engine = slot->group->engine_at_hand()) engine->abort(error);
   }
 }
 

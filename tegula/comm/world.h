@@ -23,9 +23,12 @@
 
 namespace tegula {
 
+class World;
+
 namespace inner::comm {
 struct WorldState;  // begins with a WorldHead
-}
+WorldState& state_of(const World& world);
+}  // namespace inner::comm
 
 struct WorldOptions {
   // "shm", "gloo", "mpi", "nccl"; empty: what the launcher said, else shm for groups on one host
@@ -43,6 +46,12 @@ struct GroupOptions {
 
 // A handle; copies mean the same world. When the last one goes, this rank leaves: ranks that still
 // wait for it throw. A process can hold several worlds.
+//
+// An error that one rank alone meets in an op on DTensors (an index out of range in its tile, no
+// memory, an exception in a custom op) is thrown there at once, and over shm by the others at their
+// next communication with it, with its rank, op and specs. An error that all ranks meet and catch
+// alike is harmless. Exceptions of the user's own code are the user's: the others learn of them
+// when the rank recovers, leaves or ends.
 class World {
  public:
   // This process's place as the launcher says it (environment.h); alone if there is none. All ranks
@@ -88,6 +97,22 @@ class World {
   // ranks throw `reason`. Waits for nobody, not even for a group that another thread is making.
   void abort(const std::string& reason) const;
 
+  // Makes the world usable again after an error, a mismatch, a refused call or a timeout, if all of
+  // its ranks are alive. All ranks call it, at whatever call each of them met the error; a rank
+  // that still waits for another throws as soon as one has called it. No thread of the rank may use
+  // the world meanwhile. Then a new epoch begins: calls of the old one that are under way have
+  // ended with an error and cannot change anything any more, groups are made anew when they are
+  // next used (handles stay valid), what was aborted is not any more, and ranks agree on random
+  // numbers again (rank 0's). Tensors are as they were, each rank's tile for itself: what an op was
+  // writing when it failed has to be written again.
+  //
+  // Over shm and gloo; gloo ranks notice a recovery of others when these let go of their
+  // connections. Over mpi a world ends with its first error. CommError if a group of this world
+  // uses mpi, a rank is gone, or one does not come within the timeout; the call may be repeated.
+  void recover() const;
+  // How often it has recovered.
+  std::uint32_t epoch() const { return head_->epoch.load(std::memory_order_relaxed); }
+
   // What another part of the library keeps with this rank, one of each type: made by T() at the
   // first call, gone with the world. Later calls read a pointer.
   template <class T>
@@ -106,6 +131,7 @@ class World {
 
  private:
   friend class CommLog;
+  friend inner::comm::WorldState& inner::comm::state_of(const World& world);
   inner::comm::WorldState& state() const;
   void* part(std::size_t slot, std::type_index type,
              const std::function<std::shared_ptr<void>()>& make) const;

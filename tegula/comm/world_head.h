@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace tegula::inner::comm {
 
@@ -13,6 +14,7 @@ struct WorldHead {
 
   int rank = 0;
   int size = 1;
+  std::atomic<std::uint32_t> epoch = 0;            // counts recoveries
   std::array<std::atomic<void*>, kSlots> slots{};  // null: the part was not asked for yet
 };
 

@@ -44,6 +44,7 @@ struct WorldState : WorldHead {
   std::shared_ptr<shm::Blocks> blocks;    // of ranks that are processes, else null
   std::shared_ptr<Buffers> buffers = std::make_shared<Buffers>();
   std::shared_ptr<LogBook> log_book = std::make_shared<LogBook>();
+  std::shared_ptr<Agreements> agreements = std::make_shared<Agreements>();
 
   std::mutex mutex;  // held for a moment only, never while waiting for another rank
   std::map<std::string, std::unique_ptr<GroupSlot>> groups;
@@ -60,6 +61,9 @@ struct WorldState : WorldHead {
 
   ~WorldState() {
     parts.clear();
+    for (const auto& [key, slot] : groups) {
+      if (slot->group) slot->group->make_engine = nullptr;
+    }
     groups.clear();
     if (rank == 0) log_book->print_report();
     if (board) board->leave(local_rank);

@@ -43,6 +43,13 @@ std::shared_ptr<const Decision> DecisionCache::find(std::size_t op, const CallKe
   return found->second.decision;
 }
 
+std::vector<DTensorSpec> DecisionCache::specs(std::size_t op, const CallKey& key) {
+  const std::lock_guard lock(lock_);
+  if (op >= tables_.size()) return {};
+  const auto found = tables_[op].entries.find(key.words());
+  return found == tables_[op].entries.end() ? std::vector<DTensorSpec>() : found->second.specs;
+}
+
 void DecisionCache::remember(std::size_t op, const CallKey& key,
                              std::shared_ptr<const Decision> decision,
                              std::vector<DTensorSpec> specs) {

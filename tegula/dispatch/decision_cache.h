@@ -21,6 +21,8 @@ class DecisionCache {
 
   // `op` counts operators (OperatorEntry::index). Null if there is none, or a rule was added since.
   std::shared_ptr<const Decision> find(std::size_t op, const CallKey& key);
+  // Those that remember() was given with the decision; empty if there is none.
+  std::vector<DTensorSpec> specs(std::size_t op, const CallKey& key);
   // `specs`: of the call's DTensors. They are kept, so that a tensor like one that is gone has the
   // same spec, and is found.
   void remember(std::size_t op, const CallKey& key, std::shared_ptr<const Decision> decision,

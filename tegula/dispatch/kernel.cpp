@@ -9,7 +9,9 @@
 #include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/decision_cache.h"
 #include "tegula/dispatch/local_op.h"
+#include "tegula/dispatch/op_errors.h"
 #include "tegula/dispatch/paranoia.h"
+#include "tegula/dispatch/plain_operands.h"
 #include "tegula/dispatch/strict.h"
 #include "tegula/dispatch/views.h"
 #include "tegula/gradient/leaf_gradient.h"
@@ -57,7 +59,7 @@ void Kernel::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* 
     const Arguments arguments = Arguments(*stack).last(entry_.facts.kinds.size());
     const CallKey key(entry_.facts, arguments);
     if (const std::shared_ptr<const Decision> decision = known(key)) {
-      run_known(*decision, *stack);
+      run_known(key, *decision, *stack);
     } else {
       run_new(key, *stack);
     }
@@ -73,7 +75,18 @@ std::shared_ptr<const Decision> Kernel::known(const CallKey& key) const {
   return decision;
 }
 
-void Kernel::run_known(const Decision& decision, Stack& stack) const {
+void Kernel::run_known(const CallKey& key, const Decision& decision, Stack& stack) const {
+  const World world = key.world();  // the stack may let go of the tensor that it is of
+  try {
+    if (key.has_plain_tensor()) agree_on_plain_operands(Call(entry_, stack));
+    carry_out(decision, stack);
+  } catch (...) {
+    note_op_error(entry_, key, world);
+    throw;
+  }
+}
+
+void Kernel::carry_out(const Decision& decision, Stack& stack) const {
   const OpFacts& facts = entry_.facts;
   const Arguments arguments = Arguments(stack).last(facts.kinds.size());
   WritesOfOp writes;
@@ -104,10 +117,19 @@ void Kernel::run_known(const Decision& decision, Stack& stack) const {
 }
 
 void Kernel::run_new(const CallKey& key, Stack& stack) const {
+  const CommLabel label(entry_.facts.name);
+  const Call call(entry_, stack);
+  try {
+    decide(key, call, stack);
+  } catch (...) {
+    note_op_error(call);
+    throw;
+  }
+}
+
+void Kernel::decide(const CallKey& key, const Call& call, Stack& stack) const {
   const OpFacts& facts = entry_.facts;
   const OperatorNotes& notes = entry_.notes;
-  const CommLabel label(facts.name);
-  const Call call(entry_, stack);
   const auto give = [&](Values results) {
     replace_arguments(stack, facts.kinds.size(), std::move(results));
   };
@@ -123,6 +145,7 @@ void Kernel::run_new(const CallKey& key, Stack& stack) const {
 
   if (!call.has_dtensors()) return give(run_without_dtensors(call));
   call.check_plain_tensors();
+  agree_on_plain_operands(call);
   WritesOfOp writes;
   look_at_tensors(facts, call.arguments(), writes);
   check_replicas(call);

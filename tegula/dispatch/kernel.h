@@ -25,11 +25,14 @@ class Kernel final : public c10::OperatorKernel {
   const OperatorEntry& entry() const { return entry_; }
   // The decision that is remembered; null if there is none, or this call is to be looked at.
   std::shared_ptr<const Decision> known(const CallKey& key) const;
-  void run_known(const Decision& decision, torch::jit::Stack& stack) const;
+  void run_known(const CallKey& key, const Decision& decision, torch::jit::Stack& stack) const;
   // Decides, runs, and remembers the decision under the key.
   void run_new(const CallKey& key, torch::jit::Stack& stack) const;
 
  private:
+  void carry_out(const Decision& decision, torch::jit::Stack& stack) const;
+  void decide(const CallKey& key, const Call& call, torch::jit::Stack& stack) const;
+
   const OperatorEntry& entry_;
 };
 

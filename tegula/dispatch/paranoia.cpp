@@ -27,9 +27,10 @@ struct Sampling {
   Sampling() {
     if (const char* text = std::getenv("TEGULA_CHECK")) share = std::atof(text);
   }
-  // Spreads the checked ops evenly.
-  bool is_due() {
+  // Spreads the checked ops evenly. After a recovery all ranks begin anew.
+  bool is_due(std::uint32_t epoch) {
     if (share <= 0) return false;
+    if (epoch != std::exchange(epoch_seen, epoch)) debt = 0;
     debt += share;
     if (debt < 1) return false;
     debt -= 1;
@@ -37,6 +38,7 @@ struct Sampling {
   }
   double share = 0;
   double debt = 0;
+  std::uint32_t epoch_seen = 0;
   bool is_on_this_op = false;
 };
 
@@ -98,7 +100,7 @@ bool is_checking(const World& world) { return world.part<Sampling>().share > 0; 
 
 void check_replicas(const Call& call) {
   Sampling& sampling = call.world().part<Sampling>();
-  sampling.is_on_this_op = sampling.is_due();
+  sampling.is_on_this_op = sampling.is_due(call.world().epoch());
   // a view reads nothing: its tensor may hold nothing yet
   if (!sampling.is_on_this_op || call.facts().viewed) return;
   if (!call.coordinate()) return;

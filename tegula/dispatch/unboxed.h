@@ -16,6 +16,7 @@
 
 #include "tegula/dispatch/kernel.h"
 #include "tegula/dispatch/local_op.h"
+#include "tegula/dispatch/op_errors.h"
 #include "tegula/dispatch/views.h"
 #include "tegula/gradient/leaf_gradient.h"
 #include "tegula/payload/host_errors.h"
@@ -189,10 +190,16 @@ class Unboxed<Op, Result(Arguments...)> {
         }
       }
       const auto* local_op = std::get_if<LocalOp>(decision.get());
-      if (!local_op || local_op->rows || !local_op->arguments.empty() || local_op->communicates) {
+      if (!local_op || local_op->rows || !local_op->arguments.empty() || local_op->communicates ||
+          key.has_plain_tensor()) {
         return run_boxed(&key, decision.get(), arguments...);
       }
-      return run(*local_op, key.world(), arguments...);
+      try {
+        return run(*local_op, key.world(), arguments...);
+      } catch (...) {
+        note_op_error(state()->kernel.entry(), key, key.world());
+        throw;
+      }
     } catch (const Error& error) {
       translate_for_host(error);
       throw;
@@ -226,7 +233,7 @@ class Unboxed<Op, Result(Arguments...)> {
     stack.reserve(sizeof...(Arguments));
     torch::jit::push(stack, arguments...);
     if (decision) {
-      state()->kernel.run_known(*decision, stack);
+      state()->kernel.run_known(*key, *decision, stack);
     } else {
       state()->kernel.run_new(*key, stack);
     }

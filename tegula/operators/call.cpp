@@ -88,6 +88,7 @@ void Call::check_plain_tensors() const {
   for (const TensorPlace& place : tensors_) {
     if (place.payload || !place.tensor.defined() || place.tensor.dim() == 0) continue;
     if (ImplicitReplication::is_on()) return;
+    if (is_small_plain(place.tensor) && !facts().written[place.argument]) continue;
     throw UsageError("an op cannot mix DTensors with a plain tensor that may differ between ranks")
         .fact("op", text())
         .fact("plain", described(place.tensor))

@@ -108,10 +108,12 @@ void CallKey::add_plain(const at::Tensor& tensor) {
   if (impl->layout() != c10::kStrided || impl->key_set().has(c10::DispatchKey::PrivateUse3)) {
     is_known_ = false;
   } else if (impl->dim() == 0) {
+    has_plain_tensor_ = has_plain_tensor_ || !impl->is_wrapped_number();
     words_.push_back(tagged(type << 1U | (impl->is_wrapped_number() ? 1U : 0U), kPlainNumber));
-  } else if (!ImplicitReplication::is_on()) {
+  } else if (!ImplicitReplication::is_on() && !is_small_plain(tensor)) {
     is_known_ = false;
   } else {
+    has_plain_tensor_ = true;
     words_.push_back(tagged(type << 8U | static_cast<std::uint64_t>(impl->dim()), kPlain));
     for (const std::int64_t size : tensor.sizes())
       words_.push_back(static_cast<std::uint64_t>(size));

@@ -42,6 +42,8 @@ class CallKey {
   // What has no number: no decision can be looked up.
   void give_up() { is_known_ = false; }
 
+  // Whether there is a plain tensor that is no mere number: ranks have to agree on it.
+  bool has_plain_tensor() const { return has_plain_tensor_; }
   // Not if there is no DTensor, several worlds, or a plain tensor that may differ between ranks.
   bool is_known() const { return is_known_ && world_ != nullptr; }
   const World& world() const { return *world_; }  // of the first DTensor, as long as that lives
@@ -55,6 +57,7 @@ class CallKey {
   c10::SmallVector<std::uint64_t, 32> words_;
   const World* world_ = nullptr;
   bool is_known_ = true;
+  bool has_plain_tensor_ = false;
 };
 
 }  // namespace tegula::inner

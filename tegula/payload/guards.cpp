@@ -44,6 +44,13 @@ bool ImplicitReplication::is_on() {
   return implicit_replications > 0 || torch::autograd::get_current_graph_task_id() != -1;
 }
 
+bool inner::is_small_plain(const at::Tensor& tensor) {
+  constexpr std::int64_t kMostBytes = 4096;
+  return tensor.layout() == at::kStrided &&
+         (tensor.numel() == 1 ||
+          tensor.numel() * static_cast<std::int64_t>(tensor.itemsize()) <= kMostBytes);
+}
+
 BuildDistributed::BuildDistributed(const DeviceMesh& mesh, PlacementsFor placements)
     : mesh_(mesh),
       placements_(std::move(placements)),

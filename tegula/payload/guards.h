@@ -12,7 +12,11 @@
 namespace tegula {
 
 // While it stands, plain tensors that meet DTensors in an op count as replicated: every rank must
-// hold the same. Without it that is a UsageError (0-dim tensors aside).
+// hold the same. Without it that is so for tensors of one element or at most 4 KiB that the op only
+// reads (constants, masks, indices, initial states), and a UsageError for others.
+//
+// Ranks that hold different values throw at their next communication: surely if the tensor is that
+// small; else only if one of 64 elements that are looked at differs (TEGULA_CHECK looks at all).
 class ImplicitReplication {
  public:
   ImplicitReplication();
@@ -41,6 +45,9 @@ class StrictMode {
 };
 
 namespace inner {
+
+// Of a plain tensor: whether it counts as replicated without a guard.
+bool is_small_plain(const at::Tensor& tensor);
 
 // While it stands, strict mode does not count: for what the library does on purpose.
 class OnPurpose {

@@ -119,7 +119,7 @@ ReducedForms& Payload::reduced_forms() const {
 
 at::Tensor Payload::tile_by(const Route& route) const {
   if (spec_.is_partial() && !link_ && route.communicates()) {
-    return reduced_forms().run(route, resolved_tile());
+    return reduced_forms().run(route, resolved_tile(), world_.epoch());
   }
   return route.run(resolved_tile());
 }

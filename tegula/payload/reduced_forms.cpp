@@ -45,15 +45,16 @@ std::unique_ptr<ReducedForms> ReducedForms::of_alias() const {
   return alias;
 }
 
-at::Tensor ReducedForms::run(const Route& route, const at::Tensor& tile) {
+at::Tensor ReducedForms::run(const Route& route, const at::Tensor& tile, std::uint32_t epoch) {
   const DTensorSpec& to = route.plan().to;
   const TensorMeta& meta = to.meta();
   if (meta.numel() * size_of(meta.dtype()) > kMostBytes) return route.run(tile);
   const std::uint64_t writes = memory_->count_writes(tile);
   {
     const std::lock_guard lock(mutex_);
-    if (writes != writes_) forms_.clear();
+    if (writes != writes_ || epoch != epoch_) forms_.clear();
     writes_ = writes;
+    epoch_ = epoch;
     for (const Form& form : forms_) {
       if (form.to == to) return form.tile;
     }

@@ -30,8 +30,9 @@ class ReducedForms {
   // Of a tensor that shares this one's memory.
   std::unique_ptr<ReducedForms> of_alias() const;
 
-  // What the route makes of the tile, or what it made before. Nobody may write to it.
-  at::Tensor run(const Route& route, const at::Tensor& tile);
+  // What the route makes of the tile, or what it made before in this epoch of the world: an error
+  // may have come over some ranks before they could remember. Nobody may write to it.
+  at::Tensor run(const Route& route, const at::Tensor& tile, std::uint32_t epoch);
   void note_write();
   // The tile's memory is in the user's hands from now on. O(tile), once.
   void note_exposed(const at::Tensor& tile);
@@ -46,6 +47,7 @@ class ReducedForms {
   std::shared_ptr<Memory> memory_;
   std::mutex mutex_;
   std::uint64_t writes_ = 0;  // when the forms were made
+  std::uint32_t epoch_ = 0;   // then
   std::vector<Form> forms_;
 };
 

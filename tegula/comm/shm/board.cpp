@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -25,7 +26,9 @@ namespace tegula::inner::shm {
 
 struct RankLine {
   std::atomic<std::uint32_t> presence;
+  std::atomic<std::uint32_t> epoch;  // that the rank is ready for
   cpu_set_t processors;
+  ThrownErrors errors;
 };
 
 struct BoardHeader {
@@ -35,12 +38,12 @@ struct BoardHeader {
   pthread_mutex_t mutex;
   std::uint64_t log_used;
   std::uint64_t next_area;
-  Fault fault;
+  std::array<Fault, 2> faults;  // of even and odd epochs
 };
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x7465'6775'6c61'0002ULL;
+constexpr std::uint64_t kMagic = 0x7465'6775'6c61'0003ULL;
 constexpr std::size_t kLogBytes = std::size_t{64} << 20;
 constexpr std::size_t kPage = 4096;
 constexpr off_t kPresenceLocks = off_t{1} << 50;
@@ -214,7 +217,7 @@ Board::~Board() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-Fault& Board::fault() { return header_->fault; }
+Fault& Board::fault(std::uint32_t epoch) { return header_->faults[epoch % 2]; }
 
 // --- presence ---------------------------------------------------------------------------------
 
@@ -258,6 +261,52 @@ int Board::processors() const {
     CPU_OR(&all, &all, &line.processors);
   }
   return CPU_COUNT(&all);
+}
+
+// --- errors and epochs ------------------------------------------------------------------------
+
+void Board::note_error(int rank, const std::vector<int>& among, const std::string& text) {
+  const std::lock_guard<std::mutex> lock(errors_mutex_);
+  line_of(header_, rank).errors.add(among, text);
+}
+
+std::optional<std::string> Board::error_ahead(int other, int me) const {
+  const ThrownErrors& errors = line_of(header_, other).errors;
+  if (!errors.is_ahead_of(line_of(header_, me).errors, me)) return std::nullopt;
+  return errors.last();
+}
+
+// All have met for the epoch before this one, so nobody looks at the fault of the one before that,
+// which stood in the same place. Whoever comes clears it; nobody raises one here before all came.
+void Board::begin_epoch(int rank, std::uint32_t epoch, std::chrono::milliseconds timeout) {
+  RankLine& mine = line_of(header_, rank);
+  mine.errors.clear();
+  if (mine.epoch.load() < epoch) fault(epoch).clear();
+  mine.epoch.store(epoch);
+  header_->version.fetch_add(1);
+  futex_wake_all(header_->version);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    const std::uint32_t seen = version();
+    std::vector<std::int64_t> absent;
+    for (int other = 0; other < ranks_; ++other) {
+      if (line_of(header_, other).epoch.load() >= epoch) continue;
+      const Presence there = presence(other);
+      if (there == Presence::Dead || there == Presence::Left) {
+        throw CommError("cannot recover: rank " + std::to_string(other) + " of this host " +
+                        (there == Presence::Dead ? "died" : "left"))
+            .hint("a world recovers if all of its ranks are there; start the job again");
+      }
+      absent.push_back(other);
+    }
+    if (absent.empty()) return;
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw CommError("cannot recover: not all ranks of this host called World::recover in time")
+          .fact("absent", bracketed(absent))
+          .hint("all ranks call it after an error");
+    }
+    wait_for_change(seen, std::chrono::milliseconds(20));
+  }
 }
 
 // --- keys and values --------------------------------------------------------------------------
@@ -385,10 +434,18 @@ void Board::unmap(const Area& area) const {
   if (!is_for_threads()) munmap(area.memory, area.bytes);
 }
 
-void Board::free(const Area& area) const {
-  if (is_for_threads()) return;
+void Board::punch(const Area& area) const {
+  if (is_for_threads()) {
+    madvise(area.memory, area.bytes, MADV_DONTNEED);
+    return;
+  }
   fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(area.place),
             static_cast<off_t>(area.bytes));
+}
+
+void Board::free(const Area& area) const {
+  if (is_for_threads()) return;
+  punch(area);
   unmap(area);
 }
 

@@ -4,7 +4,11 @@
 //   - who is there: a rank joins, and leaves or dies; the others can tell,
 //   - a small table of keys and values, by which groups find each other,
 //   - areas: regions of memory that groups allocate for themselves,
-//   - the world's fault: once raised, every group of this world throws it.
+//   - the world's fault: once raised, every group of this world throws it,
+//   - the errors that each rank has thrown in its ops (thrown_errors.h).
+//
+// After an error the ranks may begin a new epoch: all meet, and nothing of the old one, its fault
+// and its groups, counts any more.
 //
 // For processes the block is a memfd (mode 0600). It never has a name in a file system, so nothing
 // can be left behind, nor collide, nor be guessed; the kernel frees it with the last process. A
@@ -24,6 +28,7 @@
 #include <vector>
 
 #include "tegula/comm/shm/fault.h"
+#include "tegula/comm/shm/thrown_errors.h"
 
 namespace tegula::inner::shm {
 
@@ -86,10 +91,25 @@ class Board {
   Area map(std::uint64_t place, std::size_t bytes) const;
   // Ends this rank's view of the area.
   void unmap(const Area& area) const;
-  // Of processes: as unmap(), and the memory goes back to the kernel whoever else has it mapped.
+  // The memory goes back to the kernel, whoever has it mapped; it reads as zeros then.
+  void punch(const Area& area) const;
+  // Of processes: punch() and unmap().
   void free(const Area& area) const;
 
-  Fault& fault();
+  // Of an epoch; the first is 0.
+  Fault& fault(std::uint32_t epoch);
+
+  // --- errors of ops ---
+  // `rank` has thrown, in an op in which the ranks `among` take part.
+  void note_error(int rank, const std::vector<int>& among, const std::string& text);
+  // What `other` threw last if it has thrown more often than `me` in what both take part in.
+  std::optional<std::string> error_ahead(int other, int me) const;
+
+  // --- epochs ---
+  // `rank` has nothing to do with the epoch before any more and waits until all are that far. The
+  // errors that it threw are forgotten, and the epoch has no fault. CommError if a rank is gone or
+  // does not come within the timeout; the epoch has not begun then, and the call may be repeated.
+  void begin_epoch(int rank, std::uint32_t epoch, std::chrono::milliseconds timeout);
 
  private:
   Board(int ranks, int descriptor);
@@ -108,6 +128,7 @@ class Board {
   int joined_as_ = -1;
   BoardHeader* header_ = nullptr;
 
+  std::mutex errors_mutex_;          // held while a rank of this process notes an error
   std::vector<Area> private_areas_;  // of threads; freed with the board
   std::mutex index_mutex_;
   std::uint64_t indexed_ = 0;  // bytes of the log that index_ knows

@@ -26,6 +26,7 @@ struct alignas(128) Line {
   alignas(64) std::atomic<std::uint32_t> reading;  // others' memory
   alignas(64) std::atomic<std::uint32_t> bell;     // rung for messages
   std::atomic<std::uint32_t> bell_sleepers;
+  std::atomic<std::uint32_t> queued;  // calls made that another thread of the rank will carry out
 };
 
 // The last call that a rank refused, as a count of its calls up to and with it.
@@ -74,6 +75,7 @@ std::string seconds(std::chrono::nanoseconds span) {
 Channel::Channel(std::shared_ptr<Board> board, ChannelOptions options)
     : board_(std::move(board)),
       options_(std::move(options)),
+      world_fault_(board_->fault(options_.epoch)),
       size_(static_cast<int>(options_.members.size())),
       timeout_(options_.timeout.count()) {
   attach();
@@ -96,7 +98,7 @@ void Channel::attach() {
 
 // The first member allocates and writes the place on the board. If it cannot, it writes why.
 Area Channel::find_area(std::size_t bytes) {
-  const std::string key = "channel/" + options_.name;
+  const std::string key = "channel/" + std::to_string(options_.epoch) + "/" + options_.name;
   if (index() == 0) {
     try {
       const Area area = board_->allocate(bytes);
@@ -115,7 +117,10 @@ Area Channel::find_area(std::size_t bytes) {
       if (place->starts_with("!")) throw error_about(place->substr(1));
       return board_->map(std::stoull(*place), bytes);
     }
-    if (board_->fault().raised()) throw board_->fault().error();
+    if (world_fault_.raised()) throw world_fault_.error();
+    if (const auto text = board_->error_ahead(options_.members[0], me_on_board())) {
+      if (!board_->get(key)) throw error_of(0, *text);
+    }
     const Presence presence = board_->presence(options_.members[0]);
     if ((presence == Presence::Dead || presence == Presence::Left) && !board_->get(key)) {
       throw error_about("rank " + world_rank(0) + " is gone and never made the group")
@@ -129,6 +134,8 @@ Area Channel::find_area(std::size_t bytes) {
     board_->wait_for_change(seen, std::chrono::milliseconds(20));
   }
 }
+
+int Channel::me_on_board() const { return options_.members[static_cast<std::size_t>(index())]; }
 
 std::string Channel::world_rank(int member) const {
   return std::to_string(options_.world_ranks[static_cast<std::size_t>(member)]);
@@ -206,6 +213,7 @@ void Channel::wait_for(int member) {
     const std::uint32_t seen = posted.load(std::memory_order_acquire);
     if (has_reached(seen, target)) return;
     if (!backoff.wait(posted, seen, lines_[member].sleepers)) continue;
+    if (!is_absent(member)) return;  // it came, whatever has happened since
     if (start == Clock::time_point{}) start = Clock::now();
     look_around(start, call_, is_absent);
   }
@@ -228,6 +236,11 @@ void Channel::check_fingerprints() {
     const auto call_of = [&](int m) {
       return records[static_cast<std::size_t>(m) * 2 + parity].call;
     };
+    if (call_of(0).differs_in_agreement_only(call_of(member))) {
+      fail(
+          comm::disagreement(options_.name, call_of(0),
+                             "rank " + world_rank(member) + " differs from rank " + world_rank(0)));
+    }
     fail(CommError("ranks made different calls on one group")
              .fact("group", options_.name)
              .fact("rank " + world_rank(0), call_of(0).to_string())
@@ -260,6 +273,24 @@ void Channel::check_refusal(int member, const Call& call) {
            .hint("look at that rank's output; all ranks of a group must make the same calls"));
 }
 
+void Channel::note_queued() { lines_[index()].queued.fetch_add(1); }
+void Channel::note_carried_out() { lines_[index()].queued.fetch_sub(1); }
+
+// A member that has not made this call, and has thrown more often than this rank, has thrown where
+// this rank has not. One that has made the call may have thrown since, as this rank may yet.
+void Channel::check_errors(int member, const Call& call,
+                           const std::function<bool(int)>& is_absent) {
+  const std::optional<std::string> text =
+      board_->error_ahead(options_.members[static_cast<std::size_t>(member)], me_on_board());
+  if (!text || lines_[member].queued.load() != 0 || !is_absent(member)) return;
+  fail(error_of(member, *text).fact("call", call.to_string() + ", of rank " + world_rank(index())));
+}
+
+CommError Channel::error_of(int member, const std::string& text) const {
+  return error_about("rank " + world_rank(member) + " failed: " + text)
+      .hint("if all ranks catch this, World::recover makes the world usable again");
+}
+
 Backoff::Start Channel::backoff() {
   if (!knows_processors_) {
     bool all_joined = true;
@@ -274,11 +305,11 @@ Backoff::Start Channel::backoff() {
 
 // --- faults -----------------------------------------------------------------------------------
 
-bool Channel::is_broken() const { return header_->fault.raised() || board_->fault().raised(); }
+bool Channel::is_broken() const { return header_->fault.raised() || world_fault_.raised(); }
 
 void Channel::throw_if_broken() const {
   if (header_->fault.raised()) throw header_->fault.error();
-  if (board_->fault().raised()) throw board_->fault().error();
+  if (world_fault_.raised()) throw world_fault_.error();
 }
 
 void Channel::abort(const CommError& error) {
@@ -317,6 +348,7 @@ void Channel::look_around(Clock::time_point start, const Call& call,
     }
     const bool is_collective = call.kind() != Kind::Send && call.kind() != Kind::Recv;
     if (is_collective && is_absent(member)) check_refusal(member, call);
+    check_errors(member, call, is_absent);
     absent.push_back(member);
   }
   if (!absent.empty() && Clock::now() - start > timeout()) {

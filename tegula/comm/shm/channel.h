@@ -5,9 +5,9 @@
 // all have posted round k, nobody reads a slot of round k - 1 any more, so round k + 1 may
 // overwrite it. One post and one wait per round is all the synchronisation there is.
 //
-// The first round of a call carries its fingerprint. A mismatch, a rank that died or left, and a
-// wait that exceeds the timeout become the group's fault, which every rank throws, at once and in
-// all later calls.
+// The first round of a call carries its fingerprint. A mismatch, a rank that died or left, one that
+// threw an error in an op that others did not (thrown_errors.h), and a wait that exceeds the
+// timeout become the group's fault, which every rank throws, at once and in all later calls.
 //
 // One thread of a rank at a time, but for the parts on faults and messages.
 #pragma once
@@ -41,6 +41,7 @@ struct ChannelOptions {
   std::vector<int> members;      // ranks on the board, in the group's order
   std::vector<int> world_ranks;  // the same as users know them
   int index = 0;                 // my place in the lists
+  std::uint32_t epoch = 0;       // of the board
   std::chrono::milliseconds timeout{300'000};
   std::shared_ptr<Blocks> blocks;  // where large results of this rank live; null: nowhere
 };
@@ -66,6 +67,8 @@ class Channel {
   std::string world_rank(int member) const;
   std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_.load()); }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout.count()); }
+  // Where its memory is on the board.
+  const Area& area() const { return area_; }
   // Members are threads: they can read each other's memory.
   bool members_share_memory() const { return board_->is_for_threads(); }
 
@@ -99,6 +102,11 @@ class Channel {
   // for it throw, naming `what`; if all refuse it, nothing happens.
   void refuse(const std::string& what);
 
+  // A call was made that another thread will carry out, or it has been: whoever waits for it need
+  // not ask why it does not come. Any thread.
+  void note_queued();
+  void note_carried_out();
+
   // --- faults ---
   bool is_broken() const;
   void throw_if_broken() const;
@@ -107,8 +115,8 @@ class Channel {
   // Ends all calls of all members with this fault.
   void abort(const CommError& error);
   CommError error_about(const std::string& sentence) const;
-  // Throws if a fault is raised, if one of the members is gone, or if the wait since `start` is too
-  // long. `is_absent(member)` says whom we wait for.
+  // Throws if a fault is raised, if one of the members is gone, if one has thrown an error where I
+  // have not, or if the wait since `start` is too long. `is_absent(member)` says whom we wait for.
   void look_around(std::chrono::steady_clock::time_point start, const Call& call,
                    const std::function<bool(int)>& is_absent);
 
@@ -133,12 +141,16 @@ class Channel {
   void wait_for(int member);
   void check_fingerprints();
   void check_refusal(int member, const Call& call);
+  void check_errors(int member, const Call& call, const std::function<bool(int)>& is_absent);
+  CommError error_of(int member, const std::string& text) const;
+  int me_on_board() const;
   void wake_all();
   [[noreturn]] void throw_about_absent(const Call& call, const std::vector<int>& absent,
                                        const std::string& what, const std::string& hint);
 
   std::shared_ptr<Board> board_;
   ChannelOptions options_;
+  Fault& world_fault_;
   int size_;
   Area area_;
   ChannelHeader* header_ = nullptr;

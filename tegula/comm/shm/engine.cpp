@@ -31,6 +31,24 @@ void ShmEngine::refuse(comm::Kind kind, const UsageError& error) {
   });
 }
 
+void ShmEngine::queue(comm::Worker::Task task) {
+  channel_.note_queued();
+  worker_.queue([this, task = std::move(task)] {
+    comm::Worker::Announcement announce = task();
+    channel_.note_carried_out();
+    return announce;
+  });
+}
+
+void ShmEngine::message_async(const comm::Message& message, OnEnd on_end) {
+  if (message.call.kind() != comm::Kind::Send) return messages_.start(message, std::move(on_end));
+  channel_.note_queued();
+  messages_.start(message, [this, on_end = std::move(on_end)](std::exception_ptr error) {
+    channel_.note_carried_out();
+    on_end(std::move(error));
+  });
+}
+
 void ShmEngine::all_reduce(const Call& call, const std::byte* from, std::byte* to,
                            std::int64_t count) {
   shm::all_reduce(channel_, call, from, to, count);

@@ -27,6 +27,7 @@ class ShmEngine final : public comm::Engine, public std::enable_shared_from_this
   // A new adapter each time, which keeps the engine alive.
   c10::intrusive_ptr<c10d::Backend> backend() override;
   comm::Worker& worker() override { return worker_; }
+  void queue(comm::Worker::Task task) override;
   void set_timeout(std::chrono::milliseconds timeout) override { channel_.set_timeout(timeout); }
   void abort(const CommError& error) override { channel_.abort(error); }
   void refuse(comm::Kind kind, const UsageError& error) override;
@@ -45,9 +46,7 @@ class ShmEngine final : public comm::Engine, public std::enable_shared_from_this
   void broadcast(const Call& call, const comm::Region& region) override;
   void barrier(const Call& call) override;
   void message_now(const comm::Message& message) override { messages_.run(message); }
-  void message_async(const comm::Message& message, OnEnd on_end) override {
-    messages_.start(message, std::move(on_end));
-  }
+  void message_async(const comm::Message& message, OnEnd on_end) override;
 
  private:
   Channel channel_;

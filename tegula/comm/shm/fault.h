@@ -9,7 +9,7 @@
 
 namespace tegula::inner::shm {
 
-// Lives in shared memory, zero-initialised. The first raise() wins; nothing clears it.
+// Lives in shared memory, zero-initialised. The first raise() wins.
 class Fault {
  public:
   bool raised() const { return state_.load() != kNone; }
@@ -19,6 +19,9 @@ class Fault {
 
   // The kept error. Only after raised(); waits a moment for a rank that is still writing it.
   CommError error() const;
+
+  // While nobody raises or reads it.
+  void clear() { state_.store(kNone); }
 
  private:
   static constexpr std::uint32_t kNone = 0;

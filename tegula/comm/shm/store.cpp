@@ -10,11 +10,11 @@ std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), t
 
 }  // namespace
 
-BoardStore::BoardStore(std::shared_ptr<Board> board, std::string prefix)
-    : board_(std::move(board)), prefix_(std::move(prefix)) {}
+BoardStore::BoardStore(std::shared_ptr<Board> board, std::string prefix, std::uint32_t epoch)
+    : board_(std::move(board)), prefix_(std::move(prefix)), epoch_(epoch) {}
 
 c10::intrusive_ptr<c10d::Store> BoardStore::clone() {
-  return c10::make_intrusive<BoardStore>(board_, prefix_);
+  return c10::make_intrusive<BoardStore>(board_, prefix_, epoch_);
 }
 
 void BoardStore::set(const std::string& key, const std::vector<uint8_t>& value) {
@@ -54,7 +54,7 @@ void BoardStore::wait(const std::vector<std::string>& keys,
   while (true) {
     const std::uint32_t seen = board_->version();
     if (check(keys)) return;
-    if (board_->fault().raised()) throw board_->fault().error();
+    if (board_->fault(epoch_).raised()) throw board_->fault(epoch_).error();
     for (int rank = 0; rank < board_->ranks(); ++rank) {
       TORCH_CHECK(rank == board_->joined_as() || board_->presence(rank) != Presence::Dead, "rank ",
                   rank, " of this host died");

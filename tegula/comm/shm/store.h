@@ -25,8 +25,8 @@ struct ClonedStore<Store> : Store {};
 
 class BoardStore final : public ClonedStore<c10d::Store> {
  public:
-  // Keys are kept apart from others' by the prefix.
-  BoardStore(std::shared_ptr<Board> board, std::string prefix);
+  // Keys are kept apart from others' by the prefix. Waiting ends with the epoch's fault.
+  BoardStore(std::shared_ptr<Board> board, std::string prefix, std::uint32_t epoch);
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
@@ -44,6 +44,7 @@ class BoardStore final : public ClonedStore<c10d::Store> {
  private:
   std::shared_ptr<Board> board_;
   std::string prefix_;
+  std::uint32_t epoch_;
 };
 
 }  // namespace tegula::inner::shm

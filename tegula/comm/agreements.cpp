@@ -1,0 +1,62 @@
+#include "tegula/comm/agreements.h"
+
+#include <algorithm>
+
+#include "tegula/base/hash.h"
+#include "tegula/base/text.h"
+#include "tegula/comm/world_state.h"
+
+namespace tegula::inner::comm {
+
+bool Agreements::Set::covers(const std::vector<int>& members) const {
+  return std::all_of(members.begin(), members.end(), [&](int member) {
+    return std::binary_search(ranks.begin(), ranks.end(), member);
+  });
+}
+
+void Agreements::note(const std::vector<std::int64_t>& ranks, std::uint64_t hash,
+                      std::string_view what) {
+  std::vector<std::int64_t> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto set =
+      std::find_if(sets_.begin(), sets_.end(), [&](const Set& one) { return one.ranks == sorted; });
+  if (set == sets_.end()) set = sets_.insert(set, {std::move(sorted), 0});
+  set->hash = Hasher().add(set->hash).add(hash).result();
+  latest_.push_back({static_cast<std::size_t>(set - sets_.begin()), std::string(what)});
+  if (latest_.size() > 2 * kNamed) latest_.pop_front();
+  notes_.fetch_add(1, std::memory_order_relaxed);
+}
+
+Agreed Agreements::among(const std::vector<int>& ranks, const Agreed& before) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Agreed agreed;
+  agreed.notes = notes();
+  for (const Set& set : sets_) {
+    if (set.covers(ranks)) agreed.hash += set.hash;
+  }
+  const std::uint64_t fresh = agreed.notes - before.notes;
+  std::vector<std::string> names;
+  for (auto note = latest_.rbegin(); note != latest_.rend() && names.size() < kNamed; ++note) {
+    if (static_cast<std::uint64_t>(note - latest_.rbegin()) >= fresh) break;
+    const bool is_known = std::find(names.begin(), names.end(), note->what) != names.end();
+    if (!is_known && sets_[note->set].covers(ranks)) names.push_back(note->what);
+  }
+  agreed.latest = join(names);
+  return agreed;
+}
+
+void Agreements::clear() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  sets_.clear();
+  latest_.clear();
+  notes_ = 0;
+}
+
+void agree(const World& world, const std::vector<std::int64_t>& ranks, std::uint64_t hash,
+           std::string_view what) {
+  if (ranks.size() < 2) return;
+  state_of(world).agreements->note(ranks, hash, what);
+}
+
+}  // namespace tegula::inner::comm

@@ -1,0 +1,123 @@
+// How a world recovers: this rank ends what it has to do with the old epoch, waits until all ranks
+// have, and counts one up. What has to be made anew is made when it is next used.
+#include "tegula/comm/recovery.h"
+
+#include <thread>
+
+#include "tegula/base/error.h"
+#include "tegula/base/exception_text.h"
+#include "tegula/comm/shm/engine.h"
+#include "tegula/comm/world_state.h"
+
+namespace tegula {
+
+using namespace inner;
+
+using comm::WorldState;
+
+namespace inner::comm {
+namespace {
+
+// The library's own; written while it is loaded.
+std::vector<void (*)(const World&)>& recovery_actions() {
+  static std::vector<void (*)(const World&)> actions;
+  return actions;
+}
+
+std::vector<std::shared_ptr<GroupState>> groups_of(WorldState& world) {
+  const std::lock_guard<std::mutex> lock(world.mutex);
+  std::vector<std::shared_ptr<GroupState>> groups;
+  for (const auto& [key, slot] : world.groups) {
+    if (slot->group) groups.push_back(slot->group);
+  }
+  return groups;
+}
+
+void check_engines(const std::vector<std::shared_ptr<GroupState>>& groups) {
+  for (const auto& group : groups) {
+    const std::shared_ptr<Engine> engine = group->engine_at_hand();
+    if (!engine || engine->name() != "mpi") continue;
+    throw CommError("a world over mpi ends with its first error")
+        .fact("group", group->name)
+        .hint("start the job again, or use shm or gloo");
+  }
+}
+
+// The memory of groups whose first member this rank is: it is given back when all ranks have let go
+// of it.
+using Areas = std::vector<shm::Area>;
+
+Areas end_groups(const std::vector<std::shared_ptr<GroupState>>& groups, const CommError& reason) {
+  Areas areas;
+  for (const auto& group : groups) {
+    const std::shared_ptr<Engine> engine = group->retire_engine(reason);
+    auto* const shm = dynamic_cast<shm::ShmEngine*>(engine.get());
+    // somebody who holds the c10d backend still looks at its memory
+    if (shm && group->index == 0 && engine.use_count() == 1) areas.push_back(shm->channel().area());
+  }
+  return areas;
+}
+
+// In a catch block it is known why.
+CommError reason_of(int rank) {
+  const std::exception_ptr cause = std::current_exception();
+  return CommError("rank " + std::to_string(rank) +
+                   (cause ? " failed: " + sentence_of(cause) : " began to recover from an error"))
+      .hint("all ranks call World::recover after an error that one of them met");
+}
+
+// Hosts have no board in common: each counts its ranks in the store.
+void meet_across_hosts(const WorldState& world, std::uint32_t epoch) {
+  const std::string key = "epoch " + std::to_string(epoch);
+  world.store->add(key, 1);
+  const auto deadline = std::chrono::steady_clock::now() + world.timeout;
+  while (world.store->add(key, 0) < world.size) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw CommError("cannot recover: not all ranks of other hosts called World::recover in time")
+          .hint("all ranks call it after an error");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+}  // namespace
+
+void on_recovery(void (*action)(const World& world)) { recovery_actions().push_back(action); }
+
+}  // namespace inner::comm
+
+void World::recover() const {
+  WorldState& world = state();
+  const auto groups = comm::groups_of(world);
+  comm::check_engines(groups);
+  const std::uint32_t next = world.epoch + 1;
+  if (world.board) {
+    const CommError reason = comm::reason_of(rank());
+    world.board->fault(world.epoch).raise(reason);
+    const comm::Areas areas = comm::end_groups(groups, reason);
+    world.board->begin_epoch(world.local_rank, next, world.timeout);
+    if (world.store) comm::meet_across_hosts(world, next);
+    for (const shm::Area& area : areas) world.board->punch(area);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(world.mutex);
+    world.aborted.reset();
+    world.epoch = next;
+  }
+  world.agreements->clear();
+  for (const auto& group : groups) group->agreed = {};
+  for (const auto action : comm::recovery_actions()) action(*this);
+}
+
+void inner::comm::note_error(const World& world, const std::vector<std::int64_t>& ranks,
+                             const std::string& text) {
+  const WorldState& state = state_of(world);
+  if (!state.board) return;
+  std::vector<int> on_board;
+  for (const std::int64_t rank : ranks) {
+    on_board.push_back(state.board_ranks[static_cast<std::size_t>(rank)]);
+  }
+  state.board->note_error(state.local_rank, on_board, text);
+}
+
+}  // namespace tegula
