@@ -58,11 +58,12 @@ Areas end_groups(const std::vector<std::shared_ptr<GroupState>>& groups, const C
   return areas;
 }
 
-// In a catch block it is known why.
-CommError reason_of(int rank) {
-  const std::exception_ptr cause = std::current_exception();
-  return CommError("rank " + std::to_string(rank) +
-                   (cause ? " failed: " + sentence_of(cause) : " began to recover from an error"))
+// What this rank catches, if it is in a catch block; else what it threw last in an op.
+CommError reason_of(const WorldState& world) {
+  const std::exception_ptr caught = std::current_exception();
+  const std::string why = caught ? sentence_of(caught) : world.board->last_error(world.local_rank);
+  return CommError("rank " + std::to_string(world.rank) +
+                   (why.empty() ? " began to recover from an error" : " failed: " + why))
       .hint("all ranks call World::recover after an error that one of them met");
 }
 
@@ -92,7 +93,7 @@ void World::recover() const {
   comm::check_engines(groups);
   const std::uint32_t next = world.epoch + 1;
   if (world.board) {
-    const CommError reason = comm::reason_of(rank());
+    const CommError reason = comm::reason_of(world);
     world.board->fault(world.epoch).raise(reason);
     const comm::Areas areas = comm::end_groups(groups, reason);
     world.board->begin_epoch(world.local_rank, next, world.timeout);

@@ -12,19 +12,32 @@
 namespace tegula::inner {
 namespace {
 
-// What other ranks are told. Names the op, unless the error is another rank's, which names its own.
+template <class Family>
+void name_op(Family& error, const std::string& op) {
+  const auto& facts = error.facts();
+  const bool is_named =
+      std::any_of(facts.begin(), facts.end(), [](const auto& fact) { return fact.first == "op"; });
+  if (!is_named) std::move(error).fact("op", op);
+}
+
+// What other ranks are told of the error, which gets to know its op. Another rank's error names its
+// own.
 std::string told(const std::string& op) {
   try {
     throw;
   } catch (const CommError& error) {
     return error.sentence();
+  } catch (UsageError& error) {
+    name_op(error, op);
+  } catch (InternalError& error) {
+    name_op(error, op);
   } catch (c10::Error& error) {
     std::string text = op + ": " + sentence_of(std::current_exception());
     error.add_context("in " + op);
     return text;
   } catch (...) {
-    return op + ": " + sentence_of(std::current_exception());
   }
+  return op + ": " + sentence_of(std::current_exception());
 }
 
 void note(const std::string& op, const DeviceMesh& mesh, const World& world) {

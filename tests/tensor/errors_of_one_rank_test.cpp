@@ -23,7 +23,8 @@ std::vector<std::string> errors_of(int ranks, const std::function<void(World&)>&
     world.recover();
     EXPECT_TRUE(at::equal(full_tensor(x), at::ones({8})));
     const at::Tensor noise = randn({6, 6}, mesh, {Shard(0)}, at::kDouble);
-    EXPECT_EQ(noise.sum().item<double>(), full_tensor(noise).sum().item<double>());
+    EXPECT_TRUE(at::allclose(full_tensor(noise.sum()), full_tensor(noise).sum()));
+    full_tensor(noise + full_tensor(noise));  // a plain operand, which ranks have to agree on
   });
   return texts;
 }
@@ -46,7 +47,7 @@ TEST(ErrorOfOneRank, ADivisionByZeroInOneTileReachesAll) {
                           divisor[5] = 0;
                           cut(world, at::ones({6}, at::kInt)).div(cut(world, divisor), "floor");
                         }),
-              {"aten::div", "ZeroDivisionError", "i32[6] on (tp=3) as [S(0)]"});
+              {"aten::div", "ZeroDivisionError", "i32[6] on (a=3) as [S(0)]"});
 }
 
 TEST(ErrorOfOneRank, AnIndexOutOfRangeInOneTileReachesAll) {
@@ -58,7 +59,7 @@ TEST(ErrorOfOneRank, AnIndexOutOfRangeInOneTileReachesAll) {
                               distribute_tensor(at::ones({4, 2}), usual_mesh(world), {Replicate()});
                           at::embedding(table, cut(world, indices));
                         }),
-              {"aten::embedding", "out of range", "on (tp=3)"});
+              {"aten::embedding", "out of range", "on (a=3)"});
 }
 
 TEST(ErrorOfOneRank, AProbabilityAboveOneInOneTileReachesAll) {
@@ -78,7 +79,7 @@ TEST(ErrorOfOneRank, ATargetOutOfRangeInOneTileReachesAll) {
                           target[4] = 77;
                           at::cross_entropy_loss(cut(world, at::rand({6, 5})), cut(world, target));
                         }),
-              {"nll_loss", "out of"});
+              {"nll_loss", "out of bounds"});
 }
 
 TEST(ErrorOfOneRank, ReachesRanksOfA2x2MeshThatDoNotTalkToItDirectly) {
@@ -108,16 +109,16 @@ TEST(ErrorOfOneRank, IsKnownOnItsSecondCallToo) {  // when the decision is remem
                           divisor[0] = 0;
                           x.remainder(cut(world, divisor));
                         }),
-              {"aten::remainder", "ZeroDivisionError", "i32[4] on (tp=2) as [S(0)]"});
+              {"aten::remainder", "ZeroDivisionError", "i32[4] on (a=2) as [S(0)]"});
 }
 
 TEST(ErrorOfAllRanks, IsHarmlessHoweverOften) {
   run_ranks(3, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
     const at::Tensor x = ones({6, 4}, mesh, {Shard(0)});
-    for (int i = 0; i < 300; ++i) {
+    for (int i = 0; i < 60; ++i) {
       EXPECT_FALSE(error_of([&] { at::mm(x, x); }).empty());
-      if (i % 30 == 0) full_tensor(x);
+      if (i % 20 == 0) full_tensor(x);
     }
     EXPECT_TRUE(at::equal(full_tensor(x), at::ones({6, 4})));
   });
@@ -125,7 +126,7 @@ TEST(ErrorOfAllRanks, IsHarmlessHoweverOften) {
 
 // A step of training in which one rank throws at its n-th op, for every n.
 TEST(ErrorOfOneRank, AtAnyOpOfAStepIsRecoveredFrom) {
-  const auto step = [](World& world, const DeviceMesh& mesh, const std::function<void()>& between) {
+  const auto step = [](const DeviceMesh& mesh, const std::function<void()>& between) {
     const at::Tensor x = distribute_tensor(at::arange(32, at::kDouble).reshape({4, 8}) / 10, mesh,
                                            {Shard(0), Replicate()});
     at::Tensor up = distribute_tensor(at::linspace(-1, 1, 48, at::kDouble).reshape({8, 6}), mesh,
@@ -151,11 +152,11 @@ TEST(ErrorOfOneRank, AtAnyOpOfAStepIsRecoveredFrom) {
   run_ranks(4, [&](World& world) {
     const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", 2}});
     manual_seed(world, 5);
-    const at::Tensor want = step(world, mesh, [] {});
+    const at::Tensor want = step(mesh, [] {});
     for (int stop = 0; stop < 6; ++stop) {
       int count = 0;
       const std::string error = error_of([&] {
-        step(world, mesh, [&] {
+        step(mesh, [&] {
           if (count++ == stop && world.rank() == stop % 4) {
             try {
               throw std::runtime_error("a hook of the user's");
@@ -171,7 +172,7 @@ TEST(ErrorOfOneRank, AtAnyOpOfAStepIsRecoveredFrom) {
         world.recover();
       }
       manual_seed(world, 5);
-      EXPECT_TRUE(at::equal(step(world, mesh, [] {}), want));
+      EXPECT_TRUE(at::equal(step(mesh, [] {}), want));
     }
   });
 }

@@ -270,6 +270,8 @@ void Board::note_error(int rank, const std::vector<int>& among, const std::strin
   line_of(header_, rank).errors.add(among, text);
 }
 
+std::string Board::last_error(int rank) const { return line_of(header_, rank).errors.last(); }
+
 std::optional<std::string> Board::error_ahead(int other, int me) const {
   const ThrownErrors& errors = line_of(header_, other).errors;
   if (!errors.is_ahead_of(line_of(header_, me).errors, me)) return std::nullopt;

@@ -102,6 +102,8 @@ class Board {
   // --- errors of ops ---
   // `rank` has thrown, in an op in which the ranks `among` take part.
   void note_error(int rank, const std::vector<int>& among, const std::string& text);
+  // What `rank` threw last; empty: nothing in this epoch.
+  std::string last_error(int rank) const;
   // What `other` threw last if it has thrown more often than `me` in what both take part in.
   std::optional<std::string> error_ahead(int other, int me) const;
 

@@ -283,7 +283,10 @@ void Channel::check_errors(int member, const Call& call,
   const std::optional<std::string> text =
       board_->error_ahead(options_.members[static_cast<std::size_t>(member)], me_on_board());
   if (!text || lines_[member].queued.load() != 0 || !is_absent(member)) return;
-  fail(error_of(member, *text).fact("call", call.to_string() + ", of rank " + world_rank(index())));
+  // all ranks of the world throw this, those too that do not wait for the member themselves
+  world_fault_.raise(error_of(member, *text).fact("seen in", call.to_string()));
+  wake_all();
+  throw_fault(world_fault_);
 }
 
 CommError Channel::error_of(int member, const std::string& text) const {
@@ -308,8 +311,15 @@ Backoff::Start Channel::backoff() {
 bool Channel::is_broken() const { return header_->fault.raised() || world_fault_.raised(); }
 
 void Channel::throw_if_broken() const {
-  if (header_->fault.raised()) throw header_->fault.error();
-  if (world_fault_.raised()) throw world_fault_.error();
+  if (header_->fault.raised()) throw_fault(header_->fault);
+  if (world_fault_.raised()) throw_fault(world_fault_);
+}
+
+// What this rank throws is known to those who are not of this group and wait for it elsewhere.
+void Channel::throw_fault(const Fault& fault) const {
+  const CommError error = fault.error();
+  board_->note_error(me_on_board(), {}, error.sentence());
+  throw error;
 }
 
 void Channel::abort(const CommError& error) {
@@ -319,7 +329,7 @@ void Channel::abort(const CommError& error) {
 
 void Channel::fail(const CommError& error) {
   abort(error);
-  throw header_->fault.error();
+  throw_fault(header_->fault);
 }
 
 void Channel::wake_all() {

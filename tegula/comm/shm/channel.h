@@ -143,6 +143,7 @@ class Channel {
   void check_refusal(int member, const Call& call);
   void check_errors(int member, const Call& call, const std::function<bool(int)>& is_absent);
   CommError error_of(int member, const std::string& text) const;
+  [[noreturn]] void throw_fault(const Fault& fault) const;
   int me_on_board() const;
   void wake_all();
   [[noreturn]] void throw_about_absent(const Call& call, const std::vector<int>& absent,

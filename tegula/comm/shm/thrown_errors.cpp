@@ -85,6 +85,7 @@ void ThrownErrors::clear() {
     set.thrown.store(0);
     for (std::atomic<std::uint64_t>& word : set.ranks) word.store(0);
   }
+  text_[0].store('\0');
 }
 
 }  // namespace tegula::inner::shm
