@@ -145,10 +145,10 @@ void Kernel::decide(const CallKey& key, const Call& call, Stack& stack) const {
 
   if (!call.has_dtensors()) return give(run_without_dtensors(call));
   call.check_plain_tensors();
-  agree_on_plain_operands(call);
   WritesOfOp writes;
   look_at_tensors(facts, call.arguments(), writes);
   check_replicas(call);
+  agree_on_plain_operands(call);
   if (notes.change) return give(notes.change(call));
   if (facts.viewed) {
     return std::visit(

@@ -193,7 +193,7 @@ TEST(ShardBatch, SaysWhichAxesThereAre) {
 TEST(PlainTensors, TheHintNamesTheWaysToMakeADTensor) {
   expect_in_all(errors_of(2,
                           [](World& world) {
-                            const at::Tensor x = ones({4}, usual_mesh(world), {Shard(0)});
+                            const at::Tensor x = ones({2000}, usual_mesh(world), {Shard(0)});
                             x + at::zeros(x.sizes(), x.options());
                           }),
                 {"a plain tensor that may differ", "distribute_tensor", "zeros_like", "new_zeros",
