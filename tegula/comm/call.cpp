@@ -168,7 +168,9 @@ std::string Call::list_to_string() const {
   return join(texts) + (shown == tensors_ ? " " : ", ... ") + number;
 }
 
-std::string Call::to_string() const {
+std::string Call::to_string() const { return text() + ", call " + std::to_string(sequence_); }
+
+std::string Call::text() const {
   std::vector<std::string> arguments;
   if (is_coalesced()) arguments.push_back(list_to_string());
   if (has_data_) arguments.push_back(std::string(name_of(dtype_)) + shape_.to_string());
@@ -180,7 +182,7 @@ std::string Call::to_string() const {
   std::string name(name_of(kind_));
   if (is_coalesced()) name += "_coalesced";
   if (!has_data_ && (kind_ == Kind::Send || kind_ == Kind::Recv)) name += "_with_shape";
-  return name + "(" + join(arguments) + "), call " + std::to_string(sequence_);
+  return name + "(" + join(arguments) + ")";
 }
 
 CommError disagreement(const std::string& group, const Call& call, const std::string& which) {

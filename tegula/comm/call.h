@@ -83,6 +83,8 @@ class Call {
   // all_reduce(f32[8, 16], sum), call 17
   // all_reduce_coalesced(9 tensors, f32[8, 16], f32[16], ... #5f3a9c01, sum), call 18
   std::string to_string() const;
+  // The same without its number.
+  std::string text() const;
 
  private:
   static constexpr std::size_t kShown = 8;

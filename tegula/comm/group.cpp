@@ -128,9 +128,27 @@ auto ready_collective(GroupState& group, Kind kind, Make make) {
   return prepared;
 }
 
+// A call in the flight recorder: begun, and ended when this goes.
+class Flight {
+ public:
+  Flight(const GroupState& group, const comm::Call& call) : ring_(group.flights) {
+    if (ring_) number_ = ring_->begin(call, group.axis, CommLabel::current());
+  }
+  ~Flight() {
+    if (ring_) ring_->end(number_);
+  }
+  Flight(const Flight&) = delete;
+  Flight& operator=(const Flight&) = delete;
+
+ private:
+  std::shared_ptr<shm::FlightRing> ring_;
+  std::uint64_t number_ = 0;
+};
+
 template <class Make>
 auto run_now(GroupState& group, Kind kind, Make make) {
   const auto prepared = ready_collective(group, kind, make);
+  const Flight flight(group, prepared.call);
   const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
   const comm::LogTime time(line);
   comm::Engine& engine = group.engine();
@@ -144,6 +162,7 @@ template <class Make>
 std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make make) {
   auto pending = std::make_shared<comm::PendingState>();
   auto ready_move = ready_collective(group, kind, make);
+  auto flight = std::make_shared<const Flight>(group, ready_move.call);
   pending->line = noted(group, ready_move);
   comm::Engine& engine = group.engine();
   engine.queue(
@@ -161,6 +180,7 @@ void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int pee
   const PreparedCall prepared = comm::prepare_message(party_of(group), kind, tensor, peer, tag);
   const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
   const comm::LogTime time(line);
+  const Flight flight(group, prepared.call);
   group.engine().message_now({prepared.call, peer, prepared.from[0]});
   if (kind == Kind::Recv && !prepared.input.is_same(tensor)) tensor.copy_(prepared.input);
 }
@@ -173,7 +193,8 @@ std::shared_ptr<comm::PendingState> message_async(GroupState& group, Kind kind,
   const bool copies_back = kind == Kind::Recv && !prepared.input.is_same(tensor);
   group.engine().message_async(
       {prepared.call, peer, prepared.from[0]},
-      [pending, input = prepared.input, tensor, kind, copies_back](std::exception_ptr error) {
+      [pending, input = prepared.input, tensor, kind, copies_back,
+       flight = std::make_shared<const Flight>(group, prepared.call)](std::exception_ptr error) {
         if (error) return pending->fail(std::move(error));
         if (copies_back) tensor.copy_(input);
         pending->end(kind == Kind::Recv ? tensor : at::Tensor());
@@ -237,6 +258,7 @@ ShapedMessage shaped_recv(GroupState& group, int from, int tag) {
 
 at::Tensor run_message(GroupState& group, const ShapedMessage& shaped) {
   const comm::LogTime time(shaped.line);
+  const Flight flight(group, shaped.message.call);
   group.engine().message_now(shaped.message);
   return *shaped.tensor;
 }
@@ -246,7 +268,9 @@ std::shared_ptr<comm::PendingState> start_message(GroupState& group, const Shape
   pending->line = shaped.line;
   const bool has_result = shaped.message.call.kind() == Kind::Recv;
   group.engine().message_async(
-      shaped.message, [pending, has_result, tensor = shaped.tensor](std::exception_ptr error) {
+      shaped.message, [pending, has_result, tensor = shaped.tensor,
+                       flight = std::make_shared<const Flight>(group, shaped.message.call)](
+                          std::exception_ptr error) {
         if (error) return pending->fail(std::move(error));
         pending->end(has_result ? *tensor : at::Tensor());
       });

@@ -12,6 +12,7 @@
 #include "tegula/comm/agreements.h"
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/engine.h"
+#include "tegula/comm/shm/flight_ring.h"
 
 namespace tegula::inner::comm {
 
@@ -24,6 +25,7 @@ struct GroupState {
   int index = 0;
   std::shared_ptr<Buffers> buffers;
   std::shared_ptr<LogBook> log_book;
+  std::shared_ptr<shm::FlightRing> flights;  // null: imagined ranks
   std::shared_ptr<Agreements> agreements;
   Agreed agreed;  // when the last collective was made
   std::atomic<std::chrono::milliseconds> timeout{};

@@ -207,6 +207,7 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
   made->index = static_cast<int>(std::find(ranks.begin(), ranks.end(), world.rank) - ranks.begin());
   made->buffers = world.buffers;
   made->log_book = world.log_book;
+  if (world.board) made->flights = {world.board, &world.board->flights(world.local_rank)};
   made->agreements = world.agreements;
   made->timeout = options.timeout.value_or(world.timeout);
   made->make_engine = [&world, backend, key, ranks,

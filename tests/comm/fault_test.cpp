@@ -201,6 +201,38 @@ TEST(Fault, DifferentCallsThrowOnEveryRankAtOnceAndNameBoth) {
            "all_gather(f32[12, 2], dim 0)");
 }
 
+TEST(Fault, TheLastCallsOfAllRanksAreWrittenWhenTheyDisagreeOrOneDoesNotCome) {
+  char name[] = "/tmp/tegula-flights-XXXXXX";
+  close(mkstemp(name));
+  setenv("TEGULA_RECORDER", name, 1);
+  const auto written = [&] {
+    std::ifstream file(name);
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::ofstream(name, std::ios::trunc);
+    return text;
+  };
+  run_processes(2, [](World& world) {
+    sum(world);
+    world.group().all_gather(at::ones({2 + world.rank()}), 0);
+  });
+  const std::string mismatch = written();
+  for (const char* part :
+       {"  rank 0\n    all_reduce(f32[8], sum)", "  rank 1\n    all_reduce(f32[8], sum)",
+        "all_gather(f32[4], dim 0", "all_gather(f32[6], dim 0", "of world", "s ago, under way"}) {
+    EXPECT_TRUE(contains(mismatch, part)) << part << " is not in\n" << mismatch;
+  }
+  EXPECT_EQ(mismatch.find("the last calls"), mismatch.rfind("the last calls")) << "written twice";
+  run_processes(2, [](World& world) {
+    sum(world);
+    if (world.rank() == 1) raise(SIGSTOP);
+    world.group().set_timeout(300ms);
+    world.group().barrier();
+  });
+  EXPECT_TRUE(contains(written(), "barrier(), of world"));
+  unsetenv("TEGULA_RECORDER");
+  unlink(name);
+}
+
 TEST(Fault, ACallThatOneRankRefusesThrowsOnTheOthersAtOnce) {
   for (bool goes_on : {false, true}) {
     expect_failures(3,

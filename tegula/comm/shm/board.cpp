@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -29,6 +30,7 @@ struct RankLine {
   std::atomic<std::uint32_t> epoch;  // that the rank is ready for
   cpu_set_t processors;
   ThrownErrors errors;
+  FlightRing flights;
 };
 
 struct BoardHeader {
@@ -276,6 +278,19 @@ std::optional<std::string> Board::error_ahead(int other, int me) const {
   const ThrownErrors& errors = line_of(header_, other).errors;
   if (!errors.is_ahead_of(line_of(header_, me).errors, me)) return std::nullopt;
   return errors.last();
+}
+
+FlightRing& Board::flights(int rank) { return line_of(header_, rank).flights; }
+
+std::string Board::flight_report() const {
+  constexpr int kMostRanks = 32;
+  constexpr std::size_t kCalls = 5;
+  std::string text = "tegula: the last calls of the ranks of this host\n";
+  for (int rank = 0; rank < std::min(ranks_, kMostRanks); ++rank) {
+    const std::string calls = line_of(header_, rank).flights.to_string(kCalls);
+    text += "  rank " + std::to_string(rank) + "\n" + (calls.empty() ? "    none\n" : calls);
+  }
+  return text;
 }
 
 // All have met for the epoch before this one, so nobody looks at the fault of the one before that,

@@ -5,7 +5,8 @@
 //   - a small table of keys and values, by which groups find each other,
 //   - areas: regions of memory that groups allocate for themselves,
 //   - the world's fault: once raised, every group of this world throws it,
-//   - the errors that each rank has thrown in its ops (thrown_errors.h).
+//   - the errors that each rank has thrown in its ops (thrown_errors.h),
+//   - the last calls of each rank (flight_ring.h).
 //
 // After an error the ranks may begin a new epoch: all meet, and nothing of the old one, its fault
 // and its groups, counts any more.
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "tegula/comm/shm/fault.h"
+#include "tegula/comm/shm/flight_ring.h"
 #include "tegula/comm/shm/thrown_errors.h"
 
 namespace tegula::inner::shm {
@@ -106,6 +108,11 @@ class Board {
   std::string last_error(int rank) const;
   // What `other` threw last if it has thrown more often than `me` in what both take part in.
   std::optional<std::string> error_ahead(int other, int me) const;
+
+  // --- the flight recorder ---
+  FlightRing& flights(int rank);
+  // The last calls of all ranks of this host, for people to read.
+  std::string flight_report() const;
 
   // --- epochs ---
   // `rank` has nothing to do with the epoch before any more and waits until all are that far. The

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "tegula/base/text.h"
+#include "tegula/comm/flight_report.h"
 #include "tegula/comm/shm/envelope.h"
 
 namespace tegula::inner::shm {
@@ -241,11 +242,11 @@ void Channel::check_fingerprints() {
           comm::disagreement(options_.name, call_of(0),
                              "rank " + world_rank(member) + " differs from rank " + world_rank(0)));
     }
-    fail(CommError("ranks made different calls on one group")
-             .fact("group", options_.name)
-             .fact("rank " + world_rank(0), call_of(0).to_string())
-             .fact("rank " + world_rank(member), call_of(member).to_string())
-             .hint("all ranks of a group must make the same calls in the same order"));
+    fail_with_report(CommError("ranks made different calls on one group")
+                         .fact("group", options_.name)
+                         .fact("rank " + world_rank(0), call_of(0).to_string())
+                         .fact("rank " + world_rank(member), call_of(member).to_string())
+                         .hint("all ranks of a group must make the same calls in the same order"));
   }
 }
 
@@ -332,6 +333,12 @@ void Channel::fail(const CommError& error) {
   throw_fault(header_->fault);
 }
 
+void Channel::fail_with_report(const CommError& error) {
+  if (header_->fault.raise(error)) comm::write_flight_report(*board_);
+  wake_all();
+  throw_fault(header_->fault);
+}
+
 void Channel::wake_all() {
   for (int member = 0; member < size_; ++member) {
     futex_wake_all(lines_[member].posted);
@@ -371,10 +378,10 @@ void Channel::throw_about_absent(const Call& call, const std::vector<int>& absen
                                  const std::string& what, const std::string& hint) {
   std::vector<std::int64_t> ranks;
   for (int member : absent) ranks.push_back(options_.world_ranks[static_cast<std::size_t>(member)]);
-  fail(error_about((ranks.size() == 1 ? "rank " : "ranks ") + join(ranks) + " " + what)
-           .fact("call", call.to_string() + ", of rank " + world_rank(index()))
-           .fact("absent", bracketed(ranks))
-           .hint(hint));
+  fail_with_report(error_about((ranks.size() == 1 ? "rank " : "ranks ") + join(ranks) + " " + what)
+                       .fact("call", call.to_string() + ", of rank " + world_rank(index()))
+                       .fact("absent", bracketed(ranks))
+                       .hint(hint));
 }
 
 // --- memory that members show each other ------------------------------------------------------

@@ -112,6 +112,9 @@ class Channel {
   void throw_if_broken() const;
   // Makes `error` the group's fault unless it has one; throws the fault.
   [[noreturn]] void fail(const CommError& error);
+  // The same, and the last calls of all ranks are printed, by one of them: for what nobody can
+  // explain who does not know them.
+  [[noreturn]] void fail_with_report(const CommError& error);
   // Ends all calls of all members with this fault.
   void abort(const CommError& error);
   CommError error_about(const std::string& sentence) const;

@@ -42,14 +42,15 @@ CommError unflattened(const std::string& text) {
 
 }  // namespace
 
-void Fault::raise(const CommError& error) {
+bool Fault::raise(const CommError& error) {
   std::uint32_t none = kNone;
-  if (!state_.compare_exchange_strong(none, kWriting)) return;
+  if (!state_.compare_exchange_strong(none, kWriting)) return false;
   const std::string text = flattened(error);
   const std::size_t size = std::min(text.size(), kCapacity - 1);
   std::memcpy(text_, text.data(), size);
   text_[size] = '\0';
   state_.store(kWritten, std::memory_order_release);
+  return true;
 }
 
 CommError Fault::error() const {

@@ -14,8 +14,8 @@ class Fault {
  public:
   bool raised() const { return state_.load() != kNone; }
 
-  // Keeps `error` unless one is there already. Any thread of any rank.
-  void raise(const CommError& error);
+  // Keeps `error` unless one is there already; tells whether it did. Any thread of any rank.
+  bool raise(const CommError& error);
 
   // The kept error. Only after raised(); waits a moment for a rank that is still writing it.
   CommError error() const;
