@@ -11,6 +11,7 @@
 //   bridge/tiles.h         cutting a plain tensor into tiles and joining them
 //   comm/world.h           World: the ranks of a job, run_ranks; meshes over them
 //   comm/group.h           Group: collectives among some of them
+//   comm/lane.h            Lane: threads of one rank that communicate at the same time
 //   comm/comm_log.h        CommLog: what was sent, and what for
 //   tensor/dtensor.h       the distributed tensor: distribute, redistribute, local and whole
 //   tensor/factories.h     distributed tensors from nothing
@@ -24,6 +25,7 @@
 #include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/comm/lane.h"
 #include "tegula/comm/world.h"
 #include "tegula/core.h"
 #include "tegula/dispatch/calibrate.h"

@@ -4,14 +4,15 @@
 
 #include "tegula/base/hash.h"
 #include "tegula/base/text.h"
+#include "tegula/comm/lane.h"
 #include "tegula/comm/world_state.h"
 
 namespace tegula::inner::comm {
 
 bool Agreements::Set::covers(const std::vector<int>& members) const {
-  return std::all_of(members.begin(), members.end(), [&](int member) {
-    return std::binary_search(ranks.begin(), ranks.end(), member);
-  });
+  return lane == Lane::current() && std::all_of(members.begin(), members.end(), [&](int member) {
+           return std::binary_search(ranks.begin(), ranks.end(), member);
+         });
 }
 
 void Agreements::note(const std::vector<std::int64_t>& ranks, std::uint64_t hash,

@@ -33,12 +33,14 @@ class Agreements {
  public:
   std::uint64_t notes() const { return notes_.load(std::memory_order_relaxed); }
   void note(const std::vector<std::int64_t>& ranks, std::uint64_t hash, std::string_view what);
-  // Of all sets of ranks that these belong to. `before` is an earlier answer.
+  // Of all sets of ranks that these belong to, on this thread's lane (lane.h). `before` is an
+  // earlier answer.
   Agreed among(const std::vector<int>& ranks, const Agreed& before);
   void clear();
 
  private:
   struct Set {
+    std::string lane;                 // on which it was noted
     std::vector<std::int64_t> ranks;  // in order
     std::uint64_t hash = 0;
     bool covers(const std::vector<int>& members) const;

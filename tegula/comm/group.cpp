@@ -119,14 +119,34 @@ std::shared_ptr<comm::LogLine> noted(const GroupState& group, const AnyMove& pre
 template <class Make>
 auto ready_collective(GroupState& group, Kind kind, Make make) {
   auto prepared = ready(group, kind, make);
-  if (group.agreements->notes() != group.agreed.notes) {
-    group.agreed = group.agreements->among(group.ranks, group.agreed);
-    prepared.call.agreeing_on(group.agreed.hash, group.agreed.latest);
-  } else if (group.agreed.hash != 0) {
-    prepared.call.agreeing_on(group.agreed.hash, {});
+  comm::Agreed& agreed = group.carrier().agreed;
+  if (group.agreements->notes() != agreed.notes) {
+    agreed = group.agreements->among(group.ranks, agreed);
+    prepared.call.agreeing_on(agreed.hash, agreed.latest);
+  } else if (agreed.hash != 0) {
+    prepared.call.agreeing_on(agreed.hash, {});
   }
   return prepared;
 }
+
+// One thread of the rank at a time makes calls on a lane of a group.
+class OneThread {
+ public:
+  explicit OneThread(GroupState& group) : carrier_(group.carrier()) {
+    if (!carrier_.is_busy.exchange(true, std::memory_order_acquire)) return;
+    throw UsageError("two threads of this rank are in calls on one group at the same time")
+        .fact("group", group.name)
+        .hint("give each thread a lane of its own: tegula::Lane lane(\"evaluation\")");
+  }
+  ~OneThread() { carrier_.is_busy.store(false, std::memory_order_release); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+  comm::Engine& engine() { return *carrier_.engine; }
+
+ private:
+  GroupState::Carrier& carrier_;
+};
 
 // A call in the flight recorder: begun, and ended when this goes.
 class Flight {
@@ -147,11 +167,12 @@ class Flight {
 
 template <class Make>
 auto run_now(GroupState& group, Kind kind, Make make) {
+  OneThread thread(group);
   const auto prepared = ready_collective(group, kind, make);
   const Flight flight(group, prepared.call);
   const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
   const comm::LogTime time(line);
-  comm::Engine& engine = group.engine();
+  comm::Engine& engine = thread.engine();
   const std::unique_lock<std::mutex> lock = engine.worker().lock_when_idle();
   engine.compare_agreed(prepared.call);
   return prepared.run(engine);
@@ -160,19 +181,21 @@ auto run_now(GroupState& group, Kind kind, Make make) {
 // The worker ends before the engine does, so that the task may name the engine.
 template <class Make>
 std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make make) {
+  OneThread thread(group);
   auto pending = std::make_shared<comm::PendingState>();
-  auto ready_move = ready_collective(group, kind, make);
-  auto flight = std::make_shared<const Flight>(group, ready_move.call);
-  pending->line = noted(group, ready_move);
-  comm::Engine& engine = group.engine();
-  engine.queue(
-      [pending, prepared = std::move(ready_move), &engine]() -> comm::Worker::Announcement {
-        try {
-          return [pending, result = prepared.run(engine)] { pending->end(result); };
-        } catch (...) {
-          return [pending, error = std::current_exception()] { pending->fail(error); };
-        }
-      });
+  auto prepared = ready_collective(group, kind, make);
+  auto flight = std::make_shared<const Flight>(group, prepared.call);
+  pending->line = noted(group, prepared);
+  comm::Engine& engine = thread.engine();
+  engine.queue([pending, prepared = std::move(prepared), flight = std::move(flight),
+                &engine]() -> comm::Worker::Announcement {
+    try {
+      engine.compare_agreed(prepared.call);
+      return [pending, result = prepared.run(engine)] { pending->end(result); };
+    } catch (...) {
+      return [pending, error = std::current_exception()] { pending->fail(error); };
+    }
+  });
   return pending;
 }
 

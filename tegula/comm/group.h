@@ -6,7 +6,8 @@
 //   ...
 //   at::Tensor whole = rows.wait();
 //
-// Every member makes the same calls on a group in the same order (sends and recvs aside); tensors
+// Every member makes the same calls on a group in the same order (sends and recvs aside), so one
+// thread of a rank at a time makes them, or each on a lane of its own (lane.h); tensors
 // agree in dtype and, where nothing else is said, in shape. Tensors are on the CPU (in an imagined
 // world on any device, meta included) and need not be contiguous; results are new, contiguous and
 // on the tensor's device. "Rank" means a member's index in the group.
@@ -16,8 +17,11 @@
 //
 // Errors: UsageError if a call cannot be right on its own; nothing was sent then, but it counts as
 // a call: with the shm engine, members that make it throw CommError. CommError if ranks disagree,
-// one died or left, or one did not come before the timeout (five minutes unless set); with the shm
-// engine all members throw it, and each later call throws it again at once.
+// one died, left or threw an error where others did not (world.h), or one did not come before the
+// timeout (five minutes unless set); with the shm engine all members throw it, and each later call
+// throws it again at once, until the world recovers (World::recover). When ranks disagree or one
+// does not come, one of them also writes the last calls of every rank to the standard error, or to
+// the file that TEGULA_RECORDER names ("off": nowhere).
 #pragma once
 
 #include <ATen/core/Tensor.h>

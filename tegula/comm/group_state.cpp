@@ -1,31 +1,48 @@
 #include "tegula/comm/group_state.h"
 
+#include "tegula/comm/lane.h"
+
 namespace tegula::inner::comm {
 
-Engine& GroupState::new_engine() {
+GroupState::Carrier& GroupState::carrier() {
+  const std::string& lane = Lane::current();
+  Carrier* const main = lane.empty() ? main_.load(std::memory_order_acquire) : nullptr;
+  return main != nullptr ? *main : new_carrier(lane);
+}
+
+GroupState::Carrier& GroupState::new_carrier(const std::string& lane) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!engine_) {
+  std::unique_ptr<Carrier>& place = carriers_[lane];
+  if (!place) {
     if (!make_engine) {
       throw CommError("the world of this group is gone")
           .fact("group", name)
           .hint("keep the World as long as its groups are used");
     }
-    engine_ = make_engine(timeout);
-    ready_.store(engine_.get(), std::memory_order_release);
+    auto made = std::make_unique<Carrier>();
+    made->engine = make_engine(lane, timeout);
+    place = std::move(made);
+    if (lane.empty()) main_.store(place.get(), std::memory_order_release);
   }
-  return *engine_;
+  return *place;
 }
 
-std::shared_ptr<Engine> GroupState::engine_at_hand() {
+std::vector<std::shared_ptr<Engine>> GroupState::engines() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return engine_;
+  std::vector<std::shared_ptr<Engine>> all;
+  for (const auto& [lane, carrier] : carriers_) {
+    if (carrier) all.push_back(carrier->engine);
+  }
+  return all;
 }
 
-std::shared_ptr<Engine> GroupState::retire_engine(const CommError& error) {
+std::vector<std::shared_ptr<Engine>> GroupState::retire_engines(const CommError& error) {
+  std::vector<std::shared_ptr<Engine>> all = engines();
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (engine_) engine_->abort(error);
-  ready_.store(nullptr, std::memory_order_release);
-  return std::move(engine_);
+  for (const std::shared_ptr<Engine>& engine : all) engine->abort(error);
+  main_.store(nullptr, std::memory_order_release);
+  carriers_.clear();
+  return all;
 }
 
 }  // namespace tegula::inner::comm

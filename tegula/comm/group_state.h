@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,27 +28,31 @@ struct GroupState {
   std::shared_ptr<LogBook> log_book;
   std::shared_ptr<shm::FlightRing> flights;  // null: imagined ranks
   std::shared_ptr<Agreements> agreements;
-  Agreed agreed;  // when the last collective was made
   std::atomic<std::chrono::milliseconds> timeout{};
-  std::function<std::shared_ptr<Engine>(std::chrono::milliseconds timeout)>
+  std::function<std::shared_ptr<Engine>(const std::string& lane, std::chrono::milliseconds timeout)>
       make_engine;  // empty: the world is gone
 
-  // What carries its calls: made when it is first needed, and anew after a recovery. Any thread.
-  Engine& engine() {
-    Engine* const ready = ready_.load(std::memory_order_acquire);
-    return ready != nullptr ? *ready : new_engine();
-  }
-  // Null if it is not made, or retired.
-  std::shared_ptr<Engine> engine_at_hand();
-  // Ends its calls with this error and lets go of the engine. While no other thread uses the group.
-  std::shared_ptr<Engine> retire_engine(const CommError& error);
+  // What carries the calls of one lane (lane.h).
+  struct Carrier {
+    std::shared_ptr<Engine> engine;
+    Agreed agreed;                     // when the last collective was made
+    std::atomic<bool> is_busy{false};  // a thread is in a call
+  };
+  // Of the lane that this thread is on; made when it is first needed, and anew after a recovery.
+  // Any thread.
+  Carrier& carrier();
+  Engine& engine() { return *carrier().engine; }
+  // Those that are made.
+  std::vector<std::shared_ptr<Engine>> engines();
+  // Ends their calls with this error and lets go of them. While no other thread uses the group.
+  std::vector<std::shared_ptr<Engine>> retire_engines(const CommError& error);
 
  private:
-  Engine& new_engine();
+  Carrier& new_carrier(const std::string& lane);
 
-  std::mutex mutex_;  // held while the engine is made
-  std::shared_ptr<Engine> engine_;
-  std::atomic<Engine*> ready_ = nullptr;
+  std::mutex mutex_;                                          // held while an engine is made
+  std::map<std::string, std::unique_ptr<Carrier>> carriers_;  // by lane
+  std::atomic<Carrier*> main_ = nullptr;                      // of no lane
 };
 
 }  // namespace tegula::inner::comm

@@ -35,11 +35,12 @@ std::vector<std::shared_ptr<GroupState>> groups_of(WorldState& world) {
 
 void check_engines(const std::vector<std::shared_ptr<GroupState>>& groups) {
   for (const auto& group : groups) {
-    const std::shared_ptr<Engine> engine = group->engine_at_hand();
-    if (!engine || engine->name() != "mpi") continue;
-    throw CommError("a world over mpi ends with its first error")
-        .fact("group", group->name)
-        .hint("start the job again, or use shm or gloo");
+    for (const std::shared_ptr<Engine>& engine : group->engines()) {
+      if (engine->name() != "mpi") continue;
+      throw CommError("a world over mpi ends with its first error")
+          .fact("group", group->name)
+          .hint("start the job again, or use shm or gloo");
+    }
   }
 }
 
@@ -50,10 +51,12 @@ using Areas = std::vector<shm::Area>;
 Areas end_groups(const std::vector<std::shared_ptr<GroupState>>& groups, const CommError& reason) {
   Areas areas;
   for (const auto& group : groups) {
-    const std::shared_ptr<Engine> engine = group->retire_engine(reason);
-    auto* const shm = dynamic_cast<shm::ShmEngine*>(engine.get());
-    // somebody who holds the c10d backend still looks at its memory
-    if (shm && group->index == 0 && engine.use_count() == 1) areas.push_back(shm->channel().area());
+    for (const std::shared_ptr<Engine>& engine : group->retire_engines(reason)) {
+      auto* const shm = dynamic_cast<shm::ShmEngine*>(engine.get());
+      // somebody who holds the c10d backend still looks at its memory
+      const bool is_last = engine.use_count() == 1;
+      if (shm && group->index == 0 && is_last) areas.push_back(shm->channel().area());
+    }
   }
   return areas;
 }
@@ -106,7 +109,6 @@ void World::recover() const {
     world.epoch = next;
   }
   world.agreements->clear();
-  for (const auto& group : groups) group->agreed = {};
   for (const auto action : comm::recovery_actions()) action(*this);
 }
 

@@ -210,9 +210,10 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
   if (world.board) made->flights = {world.board, &world.board->flights(world.local_rank)};
   made->agreements = world.agreements;
   made->timeout = options.timeout.value_or(world.timeout);
-  made->make_engine = [&world, backend, key, ranks,
-                       index = made->index](std::chrono::milliseconds timeout) {
-    return new_engine(world, backend, key, ranks, index, timeout);
+  made->make_engine = [&world, backend, key, ranks, index = made->index](
+                          const std::string& lane, std::chrono::milliseconds timeout) {
+    const std::string name = lane.empty() ? key : key + " on lane " + in_quotes(lane);
+    return new_engine(world, backend, name, ranks, index, timeout);
   };
   made->engine();  // the members meet
   publish(world, slot, std::move(made));
@@ -298,7 +299,7 @@ void World::abort(const std::string& reason) const {
   if (!state().aborted) state().aborted = error;
   for (const auto& [key, slot] : state().groups) {
     if (!slot->group) continue;
-    if (const auto engine = slot->group->engine_at_hand()) engine->abort(error);
+    for (const auto& engine : slot->group->engines()) engine->abort(error);
   }
 }
 

@@ -1,0 +1,20 @@
+#include "tegula/comm/lane.h"
+
+#include <utility>
+
+namespace tegula {
+namespace {
+
+constinit thread_local const Lane* innermost = nullptr;
+
+}  // namespace
+
+Lane::Lane(std::string name) : name_(std::move(name)), outer_(innermost) { innermost = this; }
+Lane::~Lane() { innermost = outer_; }
+
+const std::string& Lane::current() {
+  static const std::string none;
+  return innermost == nullptr ? none : innermost->name_;
+}
+
+}  // namespace tegula
