@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/base/process.h"
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/engine.h"
 
@@ -13,6 +14,7 @@ namespace tegula::inner::comm {
 class LogBook;
 
 struct GroupState {
+  HomeProcess home;
   std::string name;
   std::string axis;  // of the mesh that the group lies along; else the name
   std::vector<int> ranks;
