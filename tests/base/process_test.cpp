@@ -42,7 +42,7 @@ TEST(Process, WhatAChildMayNotUseIsRefused) {
 }
 
 struct Destroyed {
-  explicit Destroyed(bool& told) : told(&told) {}
+  explicit Destroyed(bool& flag) : told(&flag) {}
   ~Destroyed() { *told = true; }
   bool* told;
 };

@@ -84,10 +84,10 @@ TEST(Channel, AnErrorWhileAMemberReadsEndsTheCallOnAll) {
   EXPECT_EQ(errors[1], "std::bad_alloc");
   EXPECT_EQ(errors[0],
             "tegula: rank 1 failed in the middle of a call\n"
-            "  group    group, ranks [0, 1]\n"
-            "  call     barrier(), call 0\n"
-            "  because  std::bad_alloc\n"
-            "  hint     look at that rank's output");
+            "  group   group, ranks [0, 1]\n"
+            "  call    barrier(), call 0\n"
+            "  because std::bad_alloc\n"
+            "  hint    look at that rank's output");
 }
 
 TEST(Channel, NobodyWaitsForAReaderThatIsGone) {

@@ -48,7 +48,7 @@ struct Used {
     const int peer = 1 - world.rank();
     for (const Group& group : {world.group(), gloo}) {
       const Pending got = group.recv_async(at::empty({3}), peer);
-      group.send(at::full({3}, world.rank()), peer);
+      group.send(at::full({3}, world.rank(), at::kFloat), peer);
       require(got.wait()[0].item<int>() == peer, "a wrong message");
       const at::Tensor sum = group.all_reduce_async(at::ones({1 << 20}), ReduceOp::Sum).wait();
       require(at::all(sum == 2).item<bool>(), "a wrong sum");

@@ -581,7 +581,8 @@ void messages_are_waited_for_in_any_order(World& world) {
       messages.push_back(group.recv_async(at::zeros({2}, at::kLong), rank));
     }
     for (int rank = n - 1; rank >= 1; --rank) {
-      check_equal(messages[static_cast<std::size_t>(rank - 1)].wait(), is_called(rank), "a message");
+      check_equal(messages[static_cast<std::size_t>(rank - 1)].wait(), is_called(rank),
+                  "a message");
       if (rank > 1) group.send(is_called(rank), rank - 1);
     }
   } else {

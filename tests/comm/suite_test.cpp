@@ -155,6 +155,7 @@ void call_on(World& world, int signal) {
 }
 
 void make_group_alone(World& world) {
+  world.group().barrier();
   if (world.rank() == 1) raise(SIGSTOP);
   world.group({0, 1}, {"pair", "mpi", std::chrono::milliseconds(500)});
 }

@@ -47,6 +47,25 @@ TEST(World, GroupsAreMadeByTheirMembersAlone) {
   });
 }
 
+TEST(World, ServesMoreRanksThanTheHostHasProcessors) {
+  constexpr int kRanks = 24;
+  const auto ends = run_processes(kRanks, [](World& world) {
+    const Group group = world.group();
+    const int me = world.rank();
+    const at::Tensor ranks = at::arange(kRanks);
+    require(at::equal(group.all_gather(at::full({1}, me), 0), ranks), "a wrong gather");
+    require(at::equal(group.all_to_all(at::full({kRanks}, me), 0, 0), ranks), "a wrong exchange");
+    for (const std::int64_t count : {8, 100'000}) {
+      const at::Tensor sum = group.all_reduce(at::full({count}, me), ReduceOp::Sum);
+      require(at::all(sum == kRanks * (kRanks - 1) / 2).item<bool>(), "a wrong sum");
+    }
+    const Pending got = group.recv_async(at::zeros({1}, at::kLong), (me + kRanks - 1) % kRanks);
+    group.send(at::full({1}, me), (me + 1) % kRanks);
+    require(got.wait().item<int>() == (me + kRanks - 1) % kRanks, "a wrong message");
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
 TEST(World, RanksThatRepeatOrDoNotExistAreRefused) {
   const World world = World::fake(4, 1);
   EXPECT_THROW(world.group({0, 0, 1}), UsageError);
@@ -121,7 +140,8 @@ TEST(Group, SizesThatAddUpByOverflowAreRefused) {
                  "  shape   [9223372036854775807, 2]\n"
                  "  hint    it would have more bytes than 63 bits count");
   }
-  EXPECT_EQ(group.all_gather(at::ones({3, 0}), 0, {3, 0, 0, 0, 4}).sizes(), at::IntArrayRef({7, 0}));
+  EXPECT_EQ(group.all_gather(at::ones({3, 0}), 0, {3, 0, 0, 0, 4}).sizes(),
+            at::IntArrayRef({7, 0}));
 }
 
 TEST(Group, AbortBreaksItForAllMembers) {

@@ -32,13 +32,12 @@ TEST(TileStep, MorePiecesThanCanBeListedAreRefused) {
     step(tensor, blocks, "[R]", {0});
     FAIL() << "nothing was thrown";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "tegula: a step would take a tile apart into more pieces than can be listed\n"
-        "  from    f32[1000000000000] on (a=2) as [S(0, blocks=100000000000)]\n"
-        "  to      f32[1000000000000] on (a=2) as [R]\n"
-        "  most    4194304 pieces of the ranks of a group together\n"
-        "  hint    cut dim 0 into fewer blocks");
+    EXPECT_STREQ(error.what(),
+                 "tegula: a step would take a tile apart into more pieces than can be listed\n"
+                 "  from    f32[1000000000000] on (a=2) as [S(0, blocks=100000000000)]\n"
+                 "  to      f32[1000000000000] on (a=2) as [R]\n"
+                 "  most    4194304 pieces of the ranks of a group together\n"
+                 "  hint    cut dim 0 into fewer blocks");
   }
 }
 
