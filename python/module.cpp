@@ -307,12 +307,20 @@ void bind_factories(py::module_& module) {
   bind_factory<std::int64_t, std::int64_t>(module, "eye", &eye);
 }
 
+template <class Guard>
+void leave_last(std::vector<std::unique_ptr<Guard>>& guards) {
+  if (guards.empty()) {
+    throw UsageError("a context is left that was not entered").hint("use it in a with statement");
+  }
+  guards.pop_back();
+}
+
 // A scoped guard as a context manager: entered and left on one thread, as often as wanted.
 template <class Guard>
 class GuardContext {
  public:
   void enter() { guards_.push_back(std::make_unique<Guard>()); }
-  void leave() { guards_.pop_back(); }
+  void leave() { leave_last(guards_); }
 
  private:
   std::vector<std::unique_ptr<Guard>> guards_;
@@ -342,7 +350,7 @@ class PolicyContext {
  public:
   explicit PolicyContext(const std::string& policy) : policy_(parse_gradient_policy(policy)) {}
   void enter() { guards_.push_back(std::make_unique<GradientPolicyGuard>(policy_)); }
-  void leave() { guards_.pop_back(); }
+  void leave() { leave_last(guards_); }
 
  private:
   GradientPolicy policy_;

@@ -20,9 +20,10 @@ void Agreements::note(const std::vector<std::int64_t>& ranks, std::uint64_t hash
   std::vector<std::int64_t> sorted = ranks;
   std::sort(sorted.begin(), sorted.end());
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto set =
-      std::find_if(sets_.begin(), sets_.end(), [&](const Set& one) { return one.ranks == sorted; });
-  if (set == sets_.end()) set = sets_.insert(set, {std::move(sorted), 0});
+  const std::string& lane = Lane::current();
+  auto set = std::find_if(sets_.begin(), sets_.end(),
+                          [&](const Set& one) { return one.lane == lane && one.ranks == sorted; });
+  if (set == sets_.end()) set = sets_.insert(set, {lane, std::move(sorted), 0});
   set->hash = Hasher().add(set->hash).add(hash).result();
   latest_.push_back({static_cast<std::size_t>(set - sets_.begin()), std::string(what)});
   if (latest_.size() > 2 * kNamed) latest_.pop_front();

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tegula/base/process.h"
 #include "tegula/comm/shm/blocks.h"
 
 namespace tegula::inner::comm {
@@ -65,7 +66,9 @@ class Buffers::Pool {
     return fresh((bytes + kHugePage - 1) / kHugePage * kHugePage);
   }
 
+  // A forked child keeps what it has: the lock may be held, and the memory is its parent's.
   void give_back(const Block& block) {
+    if (!home_.is_here()) return;
     if (blocks_ && blocks_->is_retired(static_cast<std::byte*>(block.memory))) return drop(block);
     const std::lock_guard<std::mutex> lock(mutex_);
     unused_.push_front(block);
@@ -97,6 +100,7 @@ class Buffers::Pool {
     munmap(block.memory, static_cast<std::size_t>(block.bytes));
   }
 
+  HomeProcess home_;
   std::shared_ptr<shm::Blocks> blocks_;
   std::mutex mutex_;
   std::list<Block> unused_;  // newest first
@@ -149,6 +153,7 @@ class Buffers::Shelf : public std::enable_shared_from_this<Shelf> {
   static void give_back(void* memory) {
     Head* head = static_cast<Head*>(memory);
     const std::shared_ptr<Shelf> shelf = std::move(head->shelf);
+    if (!shelf->home_.is_here()) return;  // as in Pool
     const std::lock_guard<std::mutex> lock(shelf->mutex_);
     std::vector<Head*>& heads = shelf->unused_[head->list];
     if (heads.size() < kKept) {
@@ -158,6 +163,7 @@ class Buffers::Shelf : public std::enable_shared_from_this<Shelf> {
     }
   }
 
+  HomeProcess home_;
   std::mutex mutex_;
   std::array<std::vector<Head*>, kLists> unused_;
 };

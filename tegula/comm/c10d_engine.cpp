@@ -6,14 +6,18 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "tegula/base/sentence.h"
 #include "tegula/comm/flat_layout.h"
 #include "tegula/comm/reduce.h"
 
@@ -32,10 +36,12 @@ at::Tensor bytes_at(const std::byte* memory, Bytes bytes) {
   return at::from_blob(const_cast<std::byte*>(memory), {bytes}, at::kByte);
 }
 
-at::Tensor new_bytes(Bytes bytes) { return at::empty({bytes}, at::kByte); }
-
 std::byte* memory_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.data_ptr());
+}
+
+Region whole(const at::Tensor& tensor) {
+  return Region::whole(tensor.data_ptr(), static_cast<Bytes>(tensor.nbytes()));
 }
 
 Bytes total_of(Regions regions) {
@@ -55,17 +61,6 @@ bool is_one_block(Regions regions) {
   return regions[0].base != nullptr;
 }
 
-at::Tensor packed(Regions regions) {
-  if (is_one_block(regions)) return bytes_at(regions[0].base, total_of(regions));
-  at::Tensor block = new_bytes(total_of(regions));
-  std::byte* next = memory_of(block);
-  for (const Region& region : regions) {
-    pack(region, 0, region.bytes(), next);
-    next += region.bytes();
-  }
-  return block;
-}
-
 void unpack_all(const at::Tensor& block, Regions regions) {
   if (is_one_block(regions) && memory_of(block) == regions[0].base) return;
   const std::byte* next = memory_of(block);
@@ -75,18 +70,22 @@ void unpack_all(const at::Tensor& block, Regions regions) {
   }
 }
 
-at::Tensor place_for(Regions regions) {
-  return is_one_block(regions) ? bytes_at(regions[0].base, total_of(regions))
-                               : new_bytes(total_of(regions));
-}
-
 std::vector<std::int64_t> sizes_of(Regions regions) {
   std::vector<std::int64_t> sizes;
   for (const Region& region : regions) sizes.push_back(region.bytes());
   return sizes;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+using Work = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<at::Tensor>;
+
+// A message ends with an error; a collective cannot be made to.
+void give_up(const Work& work) {
+  try {
+    work->abort();
+  } catch (const std::exception&) {
+  }
+}
 
 class C10dEngine final : public Engine {
  public:
@@ -103,8 +102,16 @@ class C10dEngine final : public Engine {
   void abort(const CommError& error) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!fault_) fault_ = error;
+    for (const Work& work : under_way_) give_up(work);
+  }
+  void keep_after_failure(const Tensors& memory) override {
+    if (std::exchange(is_touched_still_, false)) park(memory);
   }
 
+  // Whether nothing is under way that outlives it: messages end with an error, collectives do not.
+  bool end();
+
+  void compare_agreed(const Call& call) override;
   void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                   std::int64_t count) override;
   void all_gather(const Call& call, const Region& from, Regions to) override;
@@ -118,27 +125,25 @@ class C10dEngine final : public Engine {
   }
   void broadcast(const Call& call, const Region& region) override;
   void barrier(const Call& call) override {
-    run(call, [&] { backend_->barrier(with_timeout(c10d::BarrierOptions()))->wait(); });
+    run(call, [&] { return backend_->barrier(with_timeout(c10d::BarrierOptions())); });
   }
 
   void message_now(const Message& message) override {
-    if (!message.carries_shape()) {
-      return run(message.call,
-                 [&] { start_message(message.call, message.region, message.peer)->wait(); });
-    }
-    const std::unique_lock<std::mutex> lock = lane_of(message).lock_when_idle();
+    if (!message.carries_shape()) return finish_message(message, start_message(message));
+    const std::unique_lock<std::mutex> lock = queue_of(message).lock_when_idle();
     move_with_shape(message);
   }
 
+  // One waits for what was posted before it between the same two ranks, and for nothing else.
   void message_async(const Message& message, OnEnd on_end) override {
+    Worker& queue = queue_of(message);
     if (message.carries_shape()) {
-      return lane_of(message).queue(
+      return queue.queue(
           announced(std::move(on_end), [this, message] { move_with_shape(message); }));
     }
-    c10::intrusive_ptr<c10d::Work> work;
-    run(message.call, [&] { work = start_message(message.call, message.region, message.peer); });
-    waiter_.queue(announced(std::move(on_end), [this, call = message.call, work] {
-      run(call, [&] { work->wait(); });
+    queue.start();
+    queue.queue(announced(std::move(on_end), [this, message, work = start_message(message)] {
+      finish_message(message, work);
     }));
   }
 
@@ -153,12 +158,16 @@ class C10dEngine final : public Engine {
     return options;
   }
 
-  c10::intrusive_ptr<c10d::Work> start_message(const Call& call, const Region& region, int peer,
-                                               int first_tag = 0) {
-    std::vector<at::Tensor> tensors{bytes_at(region.base, region.bytes())};
-    const int tag = first_tag + call.tag();
-    return call.kind() == Kind::Send ? backend_->send(tensors, peer, tag)
-                                     : backend_->recv(tensors, peer, tag);
+  Work start_message(const Message& message, int first_tag = 0) {
+    return started(message.call, {message.memory}, [&] {
+      Tensors tensors{bytes_at(message.region.base, message.region.bytes())};
+      const int tag = first_tag + message.call.tag();
+      return message.call.kind() == Kind::Send ? backend_->send(tensors, message.peer, tag)
+                                               : backend_->recv(tensors, message.peer, tag);
+    });
+  }
+  void finish_message(const Message& message, const Work& work) {
+    finish(message.call, work, {message.memory});
   }
 
   template <class Body>
@@ -176,30 +185,31 @@ class C10dEngine final : public Engine {
 
   // Two messages, the second of the size that the first one tells: one after the other for each
   // peer and direction.
-  void move_with_shape(const Message& message) {
-    TensorHead head = message.head ? *message.head : TensorHead();
-    const auto move = [&](const Region& region) {
-      run(message.call,
-          [&] { start_message(message.call, region, message.peer, kShapedTags)->wait(); });
+  void move_with_shape(Message message) {
+    const at::Tensor head = at::zeros({sizeof(TensorHead)}, at::kByte);
+    if (message.head) std::memcpy(head.data_ptr(), &*message.head, sizeof(TensorHead));
+    const auto move = [&](const Region& region, const at::Tensor& memory) {
+      const Message part{message.call, message.peer, region, memory};
+      finish_message(part, start_message(part, kShapedTags));
     };
-    move(Region::whole(&head, sizeof(head)));
-    Region region = message.region;
+    move(whole(head), head);
     if (message.place_for) {
       try {
-        region = message.place_for(head.memory());
+        message.memory = message.place_for({memory_of(head), sizeof(TensorHead)});
+        message.region = whole(message.memory);
       } catch (const CommError& error) {
         abort(error);
         throw;
       }
     }
-    if (region.bytes() > 0) move(region);
+    if (message.region.bytes() > 0) move(message.region, message.memory);
   }
 
-  Worker& lane_of(const Message& message) {
+  Worker& queue_of(const Message& message) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<Worker>& lane = lanes_[{message.peer, message.call.kind()}];
-    if (!lane) lane = std::make_unique<Worker>();
-    return *lane;
+    std::unique_ptr<Worker>& queue = queues_[{message.peer, message.call.kind()}];
+    if (!queue) queue = std::make_unique<Worker>();
+    return *queue;
   }
 
   void move_pieces(const Call& call, Regions from, Regions to);
@@ -211,50 +221,148 @@ class C10dEngine final : public Engine {
   void all_reduce_by(const Call& call, const std::byte* from, std::byte* to, Bytes bytes,
                      Combine combine_range);
 
-  // Runs `body`, whose errors become this group's fault.
-  template <class Body>
-  void run(const Call& call, Body body) {
+  // Memory of the engine's own, until the scope around it ends.
+  class Scope {
+   public:
+    explicit Scope(C10dEngine& engine) : scratch_(engine.scratch_), size_(scratch_.size()) {}
+    ~Scope() { scratch_.resize(size_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Tensors& scratch_;
+    std::size_t size_;
+  };
+  at::Tensor new_bytes(Bytes bytes) {
+    scratch_.push_back(at::empty({bytes}, at::kByte));
+    return scratch_.back();
+  }
+  at::Tensor packed(Regions regions);
+  at::Tensor place_for(Regions regions) {
+    return is_one_block(regions) ? bytes_at(regions[0].base, total_of(regions))
+                                 : new_bytes(total_of(regions));
+  }
+
+  // Starts what is a part of a collective, and waits for it.
+  template <class Start>
+  void run(const Call& call, Start start) {
+    finish(call, started(call, scratch_, start), scratch_);
+  }
+
+  // Errors of start(), and of finish(), become this group's fault. `memory` is what the work reads
+  // and writes, as far as it is known here.
+  template <class Start>
+  Work started(const Call& call, const Tensors& memory, Start start) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (fault_) throw *fault_;
     }
+    Work work;
     try {
-      body();
-    } catch (const Error&) {
-      throw;
-    } catch (const std::exception& error) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (!fault_) {
-        fault_ =
-            CommError("the " + options_.engine + " engine failed: " + first_line(error.what()))
-                .fact("group", options_.group)
-                .fact("call", call.to_string())
-                .hint(
-                    "a rank may have died, be late, or have made another call; look at the others");
-      }
-      throw *fault_;
+      work = start();
+    } catch (...) {
+      fail(call, nullptr, memory);
     }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    under_way_.insert(work);
+    if (fault_) give_up(work);
+    return work;
   }
+  void finish(const Call& call, const Work& work, const Tensors& memory) {
+    try {
+      if (!work->wait()) throw std::runtime_error("the call was given up");
+    } catch (...) {
+      forget(work);
+      fail(call, work, memory);
+    }
+    forget(work);
+  }
+  void forget(const Work& work) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    under_way_.erase(work);
+  }
+  [[noreturn]] void fail(const Call& call, const Work& work, const Tensors& memory);
 
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::mutex mutex_;
   C10dOptions options_;
   std::optional<CommError> fault_;
-  std::map<std::pair<int, Kind>, std::unique_ptr<Worker>> lanes_;
-  Worker waiter_;
+  std::uint64_t agreed_ = 0;  // what the members have found to be the same
+  std::set<Work> under_way_;
+  Tensors scratch_;                // of the collective under way
+  bool is_touched_still_ = false;  // what the last collective was given: it failed half done
+  std::map<std::pair<int, Kind>, std::unique_ptr<Worker>> queues_;
   Worker worker_;
 };
 
+at::Tensor C10dEngine::packed(Regions regions) {
+  if (is_one_block(regions)) return bytes_at(regions[0].base, total_of(regions));
+  at::Tensor block = new_bytes(total_of(regions));
+  std::byte* next = memory_of(block);
+  for (const Region& region : regions) {
+    pack(region, 0, region.bytes(), next);
+    next += region.bytes();
+  }
+  return block;
+}
+
+void C10dEngine::fail(const Call& call, const Work& work, const Tensors& memory) {
+  if (!work || !work->isCompleted()) {
+    park(memory, work);
+    if (call.kind() != Kind::Send && call.kind() != Kind::Recv) is_touched_still_ = true;
+  }
+  const std::string why = sentence_of(std::current_exception());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!fault_) {
+    fault_ =
+        CommError("the " + options_.engine + " engine failed: " + why)
+            .fact("group", options_.group)
+            .fact("call", call.to_string())
+            .hint("a rank may have died, be late, or have made another call; look at the others");
+  }
+  throw *fault_;
+}
+
+bool C10dEngine::end() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const bool queues_are_idle = std::all_of(queues_.begin(), queues_.end(),
+                                             [](auto& lane) { return lane.second->is_idle(); });
+    if (worker_.is_idle() && queues_are_idle) return true;
+  }
+  abort(CommError("the group ended while calls were pending")
+            .fact("group", options_.group)
+            .hint("wait for asynchronous calls before the world goes"));
+  return worker_.is_idle();
+}
+
+// One small all-gather, whenever something was noted since the last call.
+void C10dEngine::compare_agreed(const Call& call) {
+  const std::uint64_t mine = call.agreed();
+  if (size() == 1 || mine == agreed_) return;
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(size()));
+  std::vector<Region> places;
+  for (std::uint64_t& one : all) places.push_back(Region::whole(&one, sizeof(one)));
+  all_gather(call, Region::whole(&mine, sizeof(mine)), places);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const CommError error =
+        disagreement(options_.group, call, "rank " + std::to_string(rank) + " differs from rank 0");
+    abort(error);
+    throw error;
+  }
+  agreed_ = mine;
+}
+
 void C10dEngine::move_pieces(const Call& call, Regions from, Regions to) {
+  const Scope scope(*this);
   at::Tensor sent = packed(from);
   at::Tensor received = place_for(to);
   std::vector<std::int64_t> sent_sizes = sizes_of(from);
   std::vector<std::int64_t> received_sizes = sizes_of(to);
   run(call, [&] {
-    backend_
-        ->alltoall_base(received, sent, received_sizes, sent_sizes,
-                        with_timeout(c10d::AllToAllOptions()))
-        ->wait();
+    return backend_->alltoall_base(received, sent, received_sizes, sent_sizes,
+                                   with_timeout(c10d::AllToAllOptions()));
   });
   unpack_all(received, to);
 }
@@ -269,6 +377,7 @@ void C10dEngine::all_gather(const Call& call, const Region& from, Regions to) {
     is_even = is_even && region.bytes() == to[0].bytes();
   }
   if (longest == 0) return barrier(call);
+  const Scope scope(*this);
   at::Tensor sent;
   if (is_even) {
     sent = packed({&from, 1});
@@ -278,7 +387,7 @@ void C10dEngine::all_gather(const Call& call, const Region& from, Regions to) {
   }
   at::Tensor received = is_even ? place_for(to) : new_bytes(longest * size());
   run(call, [&] {
-    backend_->_allgather_base(received, sent, with_timeout(c10d::AllgatherOptions()))->wait();
+    return backend_->_allgather_base(received, sent, with_timeout(c10d::AllgatherOptions()));
   });
   if (is_even) return unpack_all(received, to);
   for (std::size_t rank = 0; rank < to.size(); ++rank) {
@@ -289,6 +398,7 @@ void C10dEngine::all_gather(const Call& call, const Region& from, Regions to) {
 template <class Combine>
 void C10dEngine::reduce_range(const Call& call, Regions from, const Region& to, Bytes begin,
                               Combine combine_range) {
+  const Scope scope(*this);
   const at::Tensor parts = new_bytes(to.bytes() * size());
   std::vector<Region> received;
   std::vector<const void*> sources;
@@ -303,6 +413,7 @@ void C10dEngine::reduce_range(const Call& call, Regions from, const Region& to, 
 template <class Combine>
 void C10dEngine::all_reduce_by(const Call& call, const std::byte* from, std::byte* to, Bytes bytes,
                                Combine combine_range) {
+  const Scope scope(*this);
   if (bytes <= kReducedTogether) {
     const at::Tensor all = new_bytes(bytes * size());
     std::vector<Region> received;
@@ -388,6 +499,7 @@ void C10dEngine::all_reduce(const Call& call, const std::byte* from, std::byte* 
 
 void C10dEngine::all_reduce_coalesced(const Call& call, TensorList tensors) {
   if (size() == 1) return copy_all(tensors);
+  const Scope scope(*this);
   const FlatLayout layout = layout_of(tensors, first_to);
   const at::Tensor sent = new_bytes(layout.bytes());
   const at::Tensor reduced = new_bytes(layout.bytes());
@@ -399,6 +511,7 @@ void C10dEngine::all_reduce_coalesced(const Call& call, TensorList tensors) {
 
 void C10dEngine::all_gather_coalesced(const Call& call, TensorList tensors) {
   if (size() == 1) return copy_all(tensors);
+  const Scope scope(*this);
   const std::vector<FlatLayout> layouts = layouts_by_rank(size(), tensors, to_of);
   const FlatLayout& mine = layouts[index()];
   const at::Tensor sent = new_bytes(mine.bytes());
@@ -413,6 +526,7 @@ void C10dEngine::all_gather_coalesced(const Call& call, TensorList tensors) {
 
 void C10dEngine::reduce_scatter_coalesced(const Call& call, TensorList tensors) {
   if (size() == 1) return copy_all(tensors);
+  const Scope scope(*this);
   const std::vector<FlatLayout> layouts = layouts_by_rank(size(), tensors, from_of);
   if (total_of(layouts) == 0) return barrier(call);
   const at::Tensor sent = new_bytes(total_of(layouts));
@@ -430,18 +544,29 @@ void C10dEngine::reduce_scatter_coalesced(const Call& call, TensorList tensors) 
 void C10dEngine::broadcast(const Call& call, const Region& region) {
   if (size() == 1) return;
   if (region.bytes() == 0) return barrier(call);
+  const Scope scope(*this);
   std::vector<at::Tensor> tensors{packed({&region, 1})};
   c10d::BroadcastOptions options = with_timeout(c10d::BroadcastOptions());
   options.rootRank = call.root();
-  run(call, [&] { backend_->broadcast(tensors, options)->wait(); });
+  run(call, [&] { return backend_->broadcast(tensors, options); });
   unpack_all(tensors[0], {&region, 1});
 }
 
 }  // namespace
 
-std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend,
+std::shared_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend,
                                          C10dOptions options) {
-  return std::make_unique<C10dEngine>(std::move(backend), std::move(options));
+  const auto destroy = [](C10dEngine* engine) {
+    if (engine->end()) delete engine;
+  };
+  return {new C10dEngine(std::move(backend), std::move(options)), destroy};
+}
+
+void park(const std::vector<at::Tensor>& memory, c10::intrusive_ptr<c10d::Work> work) {
+  static std::mutex mutex;
+  static auto* const parked = new std::vector<std::pair<Tensors, Work>>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  parked->emplace_back(memory, std::move(work));
 }
 
 }  // namespace tegula::inner::comm

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tegula/comm/engine.h"
 
@@ -17,8 +18,14 @@ struct C10dOptions {
   std::chrono::milliseconds timeout{300'000};
 };
 
-// An error of the backend becomes a CommError; later calls throw it again at once.
-std::unique_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend,
+// An error of the backend becomes a CommError; later calls throw it again at once. What the network
+// may still touch then is parked. When the last handle goes, messages under way end with an error;
+// if collectives are under way, which a backend cannot be made to give up, the engine itself stays
+// until the process ends.
+std::shared_ptr<Engine> make_c10d_engine(c10::intrusive_ptr<c10d::Backend> backend,
                                          C10dOptions options);
+
+// Keeps them until the process ends.
+void park(const std::vector<at::Tensor>& memory, c10::intrusive_ptr<c10d::Work> work = nullptr);
 
 }  // namespace tegula::inner::comm

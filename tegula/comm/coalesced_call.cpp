@@ -87,6 +87,22 @@ CoalescedCall prepare_reduce_scatter_list(const Party& party,
 }
 
 std::vector<at::Tensor> CoalescedCall::run(Engine& engine) const {
+  try {
+    carry_out(engine);
+  } catch (...) {
+    std::vector<at::Tensor> memory;
+    for (const PreparedCall& prepared : parts) {
+      for (const at::Tensor& tensor : prepared.memory()) memory.push_back(tensor);
+    }
+    engine.keep_after_failure(memory);
+    throw;
+  }
+  std::vector<at::Tensor> results;
+  for (const PreparedCall& prepared : parts) results.push_back(prepared.finish());
+  return results;
+}
+
+void CoalescedCall::carry_out(Engine& engine) const {
   std::vector<TensorRegions> tensors;
   for (const PreparedCall& prepared : parts) {
     tensors.push_back({prepared.call.dtype(),
@@ -95,14 +111,11 @@ std::vector<at::Tensor> CoalescedCall::run(Engine& engine) const {
   }
   switch (call.kind()) {
     case Kind::AllReduce:
-      engine.all_reduce_coalesced(call, tensors);
-      break;
+      return engine.all_reduce_coalesced(call, tensors);
     case Kind::AllGather:
-      engine.all_gather_coalesced(call, tensors);
-      break;
+      return engine.all_gather_coalesced(call, tensors);
     case Kind::ReduceScatter:
-      engine.reduce_scatter_coalesced(call, tensors);
-      break;
+      return engine.reduce_scatter_coalesced(call, tensors);
     case Kind::AllToAll:
     case Kind::Broadcast:
     case Kind::Scatter:
@@ -111,11 +124,9 @@ std::vector<at::Tensor> CoalescedCall::run(Engine& engine) const {
     case Kind::Barrier:
     case Kind::Send:
     case Kind::Recv:
-      throw InternalError("calls of this kind are not coalesced");
+      break;
   }
-  std::vector<at::Tensor> results;
-  for (const PreparedCall& prepared : parts) results.push_back(prepared.finish());
-  return results;
+  throw InternalError("calls of this kind are not coalesced");
 }
 
 }  // namespace tegula::inner::comm

@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "tegula/base/error.h"
 #include "tegula/comm/call.h"
@@ -45,9 +47,12 @@ class Engine {
   // one.
   virtual void abort(const CommError& error) = 0;
 
-  // This rank's call was wrong in itself and is not made; it counts as one. Engines that can tell
-  // the others that wait for it do.
-  virtual void refuse(Kind, const UsageError&) {}
+  // This rank does not make its call, which was wrong in itself or met an error before it began; it
+  // counts as one. Engines that can tell the others that wait for it do.
+  virtual void refuse(Kind, const std::string& /*why*/) {}
+  // After a collective threw: the memory of its regions. An engine whose network may still write
+  // there keeps it until the process ends.
+  virtual void keep_after_failure(const std::vector<at::Tensor>& /*memory*/) {}
 
   // Compares what the members agree on beside the coming collective. Engines whose calls carry a
   // fingerprint compare it there.
@@ -74,7 +79,7 @@ class Engine {
   virtual void broadcast(const Call& call, const Region& region) = 0;
   virtual void barrier(const Call& call) = 0;
 
-  using OnEnd = std::function<void(std::exception_ptr)>;
+  using OnEnd = std::function<void(std::exception_ptr)>;  // does not throw
   // Messages of a pair of ranks arrive in the order of the sends. One that carries its shape meets
   // only a recv that expects such.
   virtual void message_now(const Message& message) = 0;

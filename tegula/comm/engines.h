@@ -27,10 +27,10 @@ struct EngineOptions {
 
 // gloo: SIGPIPE is ignored from then on, if the program has not set a handler of its own.
 // All members call the same one. CommError if they do not find each other.
-std::unique_ptr<Engine> make_gloo_engine(const EngineOptions& options);
-std::unique_ptr<Engine> make_mpi_engine(const EngineOptions& options);
-std::unique_ptr<Engine> make_nccl_engine(const EngineOptions& options);
+std::shared_ptr<Engine> make_gloo_engine(const EngineOptions& options);
+std::shared_ptr<Engine> make_mpi_engine(const EngineOptions& options);
+std::shared_ptr<Engine> make_nccl_engine(const EngineOptions& options);
 // Moves nothing: results have the right shapes and undefined values.
-std::unique_ptr<Engine> make_fake_engine();
+std::shared_ptr<Engine> make_fake_engine();
 
 }  // namespace tegula::inner::comm

@@ -40,6 +40,6 @@ class FakeEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_fake_engine() { return std::make_unique<FakeEngine>(); }
+std::shared_ptr<Engine> make_fake_engine() { return std::make_shared<FakeEngine>(); }
 
 }  // namespace tegula::inner::comm

@@ -59,7 +59,7 @@ void survive_lost_peers() {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_gloo_engine(const EngineOptions& options) {
+std::shared_ptr<Engine> make_gloo_engine(const EngineOptions& options) {
   survive_lost_peers();
   try {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "tegula/base/error.h"
+#include "tegula/base/sentence.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/group_state.h"
@@ -76,18 +77,25 @@ bool PendingList::is_done() const { return state_->has_ended(); }
 namespace {
 
 Party party_of(GroupState& group) {
+  group.home.check();
   return {static_cast<int>(group.ranks.size()), group.index, *group.buffers, group.engine()};
 }
 
-// Makes a call ready. If this rank refuses it, the others shall not wait for it.
-template <class Make>
-auto ready(GroupState& group, Kind kind, Make make) {
+// Does what comes before a call. If this rank cannot make it, the others shall not wait for it.
+template <class Begin>
+auto or_refused(GroupState& group, Kind kind, Begin begin) {
   try {
-    return make(party_of(group));
-  } catch (const UsageError& error) {
-    group.engine().refuse(kind, error);
+    return begin();
+  } catch (...) {
+    group.engine().refuse(kind, sentence_of(std::current_exception()));
     throw;
   }
+}
+
+template <class Make>
+auto ready(GroupState& group, Kind kind, Make make) {
+  const Party party = party_of(group);
+  return or_refused(group, kind, [&] { return make(party); });
 }
 
 std::int64_t bytes_sent_by(const PreparedCall& prepared) {
@@ -187,15 +195,16 @@ std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make
   auto flight = std::make_shared<const Flight>(group, prepared.call);
   pending->line = noted(group, prepared);
   comm::Engine& engine = thread.engine();
-  engine.queue([pending, prepared = std::move(prepared), flight = std::move(flight),
-                &engine]() -> comm::Worker::Announcement {
+  comm::Worker::Task task = [pending, prepared = std::move(prepared), flight = std::move(flight),
+                             &engine]() -> comm::Worker::Announcement {
     try {
       engine.compare_agreed(prepared.call);
       return [pending, result = prepared.run(engine)] { pending->end(result); };
     } catch (...) {
       return [pending, error = std::current_exception()] { pending->fail(error); };
     }
-  });
+  };
+  or_refused(group, kind, [&] { engine.queue(std::move(task)); });
   return pending;
 }
 
@@ -204,7 +213,7 @@ void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int pee
   const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
   const comm::LogTime time(line);
   const Flight flight(group, prepared.call);
-  group.engine().message_now({prepared.call, peer, prepared.from[0]});
+  group.engine().message_now({prepared.call, peer, prepared.from[0], prepared.input});
   if (kind == Kind::Recv && !prepared.input.is_same(tensor)) tensor.copy_(prepared.input);
 }
 
@@ -215,12 +224,16 @@ std::shared_ptr<comm::PendingState> message_async(GroupState& group, Kind kind,
   pending->line = noted(group, prepared);
   const bool copies_back = kind == Kind::Recv && !prepared.input.is_same(tensor);
   group.engine().message_async(
-      {prepared.call, peer, prepared.from[0]},
+      {prepared.call, peer, prepared.from[0], prepared.input},
       [pending, input = prepared.input, tensor, kind, copies_back,
        flight = std::make_shared<const Flight>(group, prepared.call)](std::exception_ptr error) {
-        if (error) return pending->fail(std::move(error));
-        if (copies_back) tensor.copy_(input);
-        pending->end(kind == Kind::Recv ? tensor : at::Tensor());
+        try {
+          if (error) std::rethrow_exception(error);
+          if (copies_back) tensor.copy_(input);
+          pending->end(kind == Kind::Recv ? tensor : at::Tensor());
+        } catch (...) {
+          pending->fail(std::current_exception());
+        }
       });
   return pending;
 }
@@ -245,7 +258,7 @@ ShapedMessage shaped_send(GroupState& group, const at::Tensor& tensor, int to, i
   const PreparedCall prepared = comm::prepare_message(party_of(group), Kind::Send, tensor, to, tag);
   ShapedMessage sent;
   *sent.tensor = prepared.input;
-  sent.message = {call, to, prepared.from[0]};
+  sent.message = {call, to, prepared.from[0], prepared.input};
   sent.message.head = std::make_shared<comm::TensorHead>(comm::head_of(prepared.input));
   sent.line = noted_message(group, call, prepared.input);
   return sent;
@@ -254,11 +267,10 @@ ShapedMessage shaped_send(GroupState& group, const at::Tensor& tensor, int to, i
 at::Tensor room_for(const TensorMeta& meta, comm::Buffers& buffers) {
   try {
     return buffers.empty(meta.shape(), scalar_type_of(meta.dtype()));
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
+  } catch (const std::exception&) {
     throw CommError("there is no room for the message that came")
         .fact("message", to_string(meta))
-        .fact("because", text.substr(0, text.find('\n')))
+        .fact("because", sentence_of(std::current_exception()))
         .hint("send less at a time");
   }
 }
@@ -272,9 +284,8 @@ ShapedMessage shaped_recv(GroupState& group, int from, int tag) {
                                buffers = group.buffers](std::span<const std::byte> head) {
     const TensorMeta meta = comm::meta_in(head);
     *tensor = room_for(meta, *buffers);
-    const auto bytes = static_cast<std::int64_t>(tensor->nbytes());
-    if (line) line->received = bytes;
-    return comm::Region::whole(tensor->data_ptr(), bytes);
+    if (line) line->received = static_cast<std::int64_t>(tensor->nbytes());
+    return *tensor;
   };
   return awaited;
 }
@@ -315,6 +326,7 @@ void Group::set_timeout(std::chrono::milliseconds timeout) const {
 }
 
 void Group::abort(const std::string& reason) const {
+  state_->home.check();
   const std::vector<std::int64_t> members(ranks().begin(), ranks().end());
   state_->engine().abort(
       CommError(reason)

@@ -36,13 +36,12 @@ std::vector<std::shared_ptr<Engine>> GroupState::engines() {
   return all;
 }
 
-std::vector<std::shared_ptr<Engine>> GroupState::retire_engines(const CommError& error) {
-  std::vector<std::shared_ptr<Engine>> all = engines();
+void GroupState::retire_engines(const CommError& error) {
+  for (const std::shared_ptr<Engine>& engine : engines()) engine->abort(error);
+  std::map<std::string, std::unique_ptr<Carrier>> retired;
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const std::shared_ptr<Engine>& engine : all) engine->abort(error);
   main_.store(nullptr, std::memory_order_release);
-  carriers_.clear();
-  return all;
+  retired.swap(carriers_);
 }
 
 }  // namespace tegula::inner::comm

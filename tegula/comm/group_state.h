@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/base/process.h"
 #include "tegula/comm/agreements.h"
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/engine.h"
@@ -20,6 +21,7 @@ namespace tegula::inner::comm {
 class LogBook;
 
 struct GroupState {
+  HomeProcess home;
   std::string name;
   std::string axis;  // of the mesh that the group lies along; else the name
   std::vector<int> ranks;
@@ -45,7 +47,7 @@ struct GroupState {
   // Those that are made.
   std::vector<std::shared_ptr<Engine>> engines();
   // Ends their calls with this error and lets go of them. While no other thread uses the group.
-  std::vector<std::shared_ptr<Engine>> retire_engines(const CommError& error);
+  void retire_engines(const CommError& error);
 
  private:
   Carrier& new_carrier(const std::string& lane);

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <random>
 
+#include "tegula/base/hash.h"
+#include "tegula/base/process.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/c10d_engine.h"
 #include "tegula/comm/engines.h"
@@ -25,9 +27,18 @@ using WorkHandle = c10::intrusive_ptr<c10d::Work>;
 
 constexpr std::int64_t kLargestMessage = std::int64_t{1} << 30;
 constexpr int kExchangeTag = 1;
+constexpr std::size_t kGroupTags = 16'000;  // every MPI has tags up to 32767
+
+// Set once a call failed. MPI belongs to the process, and so does its state: what waits for the
+// other ranks (ending it, freeing a communicator) would then hang.
+std::atomic<bool>& is_lost() {
+  static std::atomic<bool> lost = false;
+  return lost;
+}
 
 void check(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
+  is_lost() = true;
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
@@ -40,17 +51,16 @@ bool is_initialized() {
   return flag != 0;
 }
 
-// Set once a call failed. MPI belongs to the process, and so does its state: what waits for the
-// other ranks (ending it, freeing a communicator) would then hang.
-std::atomic<bool>& is_lost() {
-  static std::atomic<bool> lost = false;
-  return lost;
+// The process that uses MPI: its forked children must not.
+const HomeProcess& home() {
+  static const HomeProcess process;
+  return process;
 }
 
 bool can_be_ended() {
   int flag = 0;
   MPI_Finalized(&flag);
-  return flag == 0 && !is_lost();
+  return flag == 0 && !is_lost() && home().is_here();
 }
 
 // Without this mpirun ends the other ranks.
@@ -60,6 +70,7 @@ void finalize() {
 
 // MPI can be started once in a process; if we do, it ends with the process.
 void ensure_mpi() {
+  home().check();
   static std::once_flag once;
   std::call_once(once, [] {
     if (is_initialized()) return;
@@ -75,45 +86,73 @@ void ensure_mpi() {
   }
 }
 
-// Requests under way.
+using Requests = std::vector<MPI_Request>;
+
+bool are_done(Requests& requests) {
+  int flag = 0;
+  check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &flag, MPI_STATUSES_IGNORE),
+        "MPI_Testall");
+  return flag != 0;
+}
+
+// Whether is_done() comes true before the timeout.
+template <class IsDone>
+bool comes_in_time(std::chrono::milliseconds timeout, IsDone is_done) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  for (int i = 0; !is_done(); ++i) {
+    if (i > 100) sched_yield();
+    if (i % 64 == 63 && Clock::now() > deadline) return false;
+  }
+  return true;
+}
+
+// Requests under way. MPI may write to the memory of those that nobody waits for any more, or
+// waited for in vain: it is parked.
 class MpiWork final : public c10d::Work {
  public:
-  MpiWork(c10d::OpType type, std::vector<MPI_Request> requests, std::vector<at::Tensor> kept,
-          std::chrono::milliseconds timeout)
-      : c10d::Work(-1, type),
-        requests_(std::move(requests)),
-        kept_(std::move(kept)),
-        timeout_(timeout) {}
+  MpiWork(c10d::OpType type, std::vector<at::Tensor> kept, std::chrono::milliseconds timeout)
+      : c10d::Work(-1, type), kept_(std::move(kept)), timeout_(timeout) {}
+  ~MpiWork() override {
+    if (!isCompleted()) park(kept_);
+  }
 
-  bool isCompleted() override { return test(); }
+  // To be filled before anybody waits.
+  Requests& requests() { return requests_; }
+
+  bool isCompleted() override {
+    try {
+      return requests_.empty() || is_done_ || (can_be_ended() && test());
+    } catch (const CommError&) {
+      return false;
+    }
+  }
   bool isSuccess() const override { return true; }
   std::vector<at::Tensor> result() override { return kept_; }
+  void abort() override {
+    is_lost() = true;
+    is_given_up_ = true;
+  }
 
   bool wait(std::chrono::milliseconds) override {
-    const Clock::time_point deadline = Clock::now() + timeout_;
-    for (int i = 0; !test(); ++i) {
-      if (i > 100) sched_yield();
-      if (i % 64 == 63 && Clock::now() > deadline) {
-        is_lost() = true;
-        throw std::runtime_error("no answer within " + std::to_string(timeout_.count()) + " ms");
-      }
+    if (!comes_in_time(timeout_, [this] { return is_given_up_ || test(); })) {
+      is_lost() = true;
+      throw std::runtime_error("no answer within " + std::to_string(timeout_.count()) + " ms");
     }
-    return true;
+    return is_done_;
   }
 
  private:
   bool test() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    int flag = 0;
-    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &flag,
-                      MPI_STATUSES_IGNORE),
-          "MPI_Testall");
-    return flag != 0;
+    if (!is_done_) is_done_ = are_done(requests_);
+    return is_done_;
   }
 
-  std::vector<MPI_Request> requests_;
+  Requests requests_;
   std::vector<at::Tensor> kept_;
   std::chrono::milliseconds timeout_;
+  std::atomic<bool> is_done_ = false;
+  std::atomic<bool> is_given_up_ = false;
 };
 
 class MpiBackend final : public c10d::Backend {
@@ -137,57 +176,56 @@ class MpiBackend final : public c10d::Backend {
                            std::vector<std::int64_t>& output_splits,
                            std::vector<std::int64_t>& input_splits,
                            const c10d::AllToAllOptions& options) override {
-    Requests requests;
+    const auto work = new_work(c10d::OpType::ALLTOALL_BASE, {output, input}, options.timeout);
     auto* received = static_cast<char*>(output.data_ptr());
     auto* sent = static_cast<char*>(input.data_ptr());
     for (int rank = 0; rank < getSize(); ++rank) {
       const std::int64_t bytes = part(output, output_splits, rank);
-      start(requests, Direction::Receive, received, bytes, rank);
+      start(*work, Direction::Receive, received, bytes, rank);
       received += bytes;
     }
     for (int rank = 0; rank < getSize(); ++rank) {
       const std::int64_t bytes = part(input, input_splits, rank);
-      start(requests, Direction::Send, sent, bytes, rank);
+      start(*work, Direction::Send, sent, bytes, rank);
       sent += bytes;
     }
-    return work(c10d::OpType::ALLTOALL_BASE, std::move(requests), {output, input}, options.timeout);
+    return work;
   }
 
   WorkHandle _allgather_base(at::Tensor& output, at::Tensor& input,
                              const c10d::AllgatherOptions& options) override {
-    Requests requests;
+    const auto work = new_work(c10d::OpType::_ALLGATHER_BASE, {output, input}, options.timeout);
     const auto bytes = static_cast<std::int64_t>(input.nbytes());
     for (int rank = 0; rank < getSize(); ++rank) {
-      start(requests, Direction::Receive, static_cast<char*>(output.data_ptr()) + rank * bytes,
-            bytes, rank);
+      start(*work, Direction::Receive, static_cast<char*>(output.data_ptr()) + rank * bytes, bytes,
+            rank);
     }
     for (int rank = 0; rank < getSize(); ++rank) {
-      start(requests, Direction::Send, static_cast<char*>(input.data_ptr()), bytes, rank);
+      start(*work, Direction::Send, static_cast<char*>(input.data_ptr()), bytes, rank);
     }
-    return work(c10d::OpType::_ALLGATHER_BASE, std::move(requests), {output, input},
-                options.timeout);
+    return work;
   }
 
   WorkHandle broadcast(std::vector<at::Tensor>& tensors,
                        const c10d::BroadcastOptions& options) override {
-    Requests requests;
+    const auto work = new_work(c10d::OpType::BROADCAST, tensors, options.timeout);
     const at::Tensor& tensor = tensors.at(0);
     auto* memory = static_cast<char*>(tensor.data_ptr());
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     for (std::int64_t begin = 0; begin < bytes; begin += kLargestMessage) {
-      requests.push_back(MPI_REQUEST_NULL);
-      check(
-          MPI_Ibcast(memory + begin, static_cast<int>(std::min(kLargestMessage, bytes - begin)),
-                     MPI_BYTE, static_cast<int>(options.rootRank), collectives_, &requests.back()),
-          "MPI_Ibcast");
+      MPI_Request& request = work->requests().emplace_back(MPI_REQUEST_NULL);
+      check(MPI_Ibcast(memory + begin, static_cast<int>(std::min(kLargestMessage, bytes - begin)),
+                       MPI_BYTE, static_cast<int>(options.rootRank), collectives_, &request),
+            "MPI_Ibcast");
     }
-    return work(c10d::OpType::BROADCAST, std::move(requests), tensors, options.timeout);
+    return work;
   }
 
   WorkHandle barrier(const c10d::BarrierOptions& options) override {
-    Requests requests{MPI_REQUEST_NULL};
-    check(MPI_Ibarrier(collectives_, requests.data()), "MPI_Ibarrier");
-    return work(c10d::OpType::BARRIER, std::move(requests), {}, options.timeout);
+    const auto work = new_work(c10d::OpType::BARRIER, {}, options.timeout);
+    MPI_Request& request = work->requests().emplace_back(MPI_REQUEST_NULL);
+    check(MPI_Ibarrier(collectives_, &request), "MPI_Ibarrier");
+    return work;
   }
 
   WorkHandle send(std::vector<at::Tensor>& tensors, int to, int tag) override {
@@ -198,7 +236,6 @@ class MpiBackend final : public c10d::Backend {
   }
 
  private:
-  using Requests = std::vector<MPI_Request>;
   enum class Direction { Send, Receive };
 
   std::int64_t part(const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
@@ -209,20 +246,20 @@ class MpiBackend final : public c10d::Backend {
     return rows == 0 ? 0 : splits[static_cast<std::size_t>(rank)] * (bytes / rows);
   }
 
-  void start(Requests& requests, Direction direction, char* memory, std::int64_t bytes, int peer) {
-    start(requests, direction, memory, bytes, peer, kExchangeTag, collectives_);
+  void start(MpiWork& work, Direction direction, char* memory, std::int64_t bytes, int peer) {
+    start(work, direction, memory, bytes, peer, kExchangeTag, collectives_);
   }
 
-  static void start(Requests& requests, Direction direction, char* memory, std::int64_t bytes,
-                    int peer, int tag, MPI_Comm communicator) {
+  static void start(MpiWork& work, Direction direction, char* memory, std::int64_t bytes, int peer,
+                    int tag, MPI_Comm communicator) {
     for (std::int64_t begin = 0; begin < bytes; begin += kLargestMessage) {
       const int count = static_cast<int>(std::min(kLargestMessage, bytes - begin));
-      requests.push_back(MPI_REQUEST_NULL);
+      MPI_Request& request = work.requests().emplace_back(MPI_REQUEST_NULL);
       if (direction == Direction::Send) {
-        check(MPI_Isend(memory + begin, count, MPI_BYTE, peer, tag, communicator, &requests.back()),
+        check(MPI_Isend(memory + begin, count, MPI_BYTE, peer, tag, communicator, &request),
               "MPI_Isend");
       } else {
-        check(MPI_Irecv(memory + begin, count, MPI_BYTE, peer, tag, communicator, &requests.back()),
+        check(MPI_Irecv(memory + begin, count, MPI_BYTE, peer, tag, communicator, &request),
               "MPI_Irecv");
       }
     }
@@ -230,23 +267,52 @@ class MpiBackend final : public c10d::Backend {
 
   WorkHandle message(c10d::OpType type, Direction direction, std::vector<at::Tensor>& tensors,
                      int peer, int tag) {
-    Requests requests;
+    const auto work = new_work(type, tensors, c10d::kUnsetTimeout);
     const at::Tensor& tensor = tensors.at(0);
-    start(requests, direction, static_cast<char*>(tensor.data_ptr()),
+    start(*work, direction, static_cast<char*>(tensor.data_ptr()),
           static_cast<std::int64_t>(tensor.nbytes()), peer, tag, messages_);
-    return work(type, std::move(requests), tensors, c10d::kUnsetTimeout);
+    return work;
   }
 
-  WorkHandle work(c10d::OpType type, Requests requests, std::vector<at::Tensor> kept,
-                  std::chrono::milliseconds timeout) const {
+  c10::intrusive_ptr<MpiWork> new_work(c10d::OpType type, std::vector<at::Tensor> kept,
+                                       std::chrono::milliseconds timeout) const {
     if (timeout == c10d::kUnsetTimeout) timeout = timeout_;
-    return c10::make_intrusive<MpiWork>(type, std::move(requests), std::move(kept), timeout);
+    return c10::make_intrusive<MpiWork>(type, std::move(kept), timeout);
   }
 
   MPI_Comm collectives_;
   MPI_Comm messages_;
   std::chrono::milliseconds timeout_;
 };
+
+// Making a communicator cannot be given up once it has begun, so it begins when all members are
+// there: each tells each other one. Cost per rank: n - 1 messages of a byte, once.
+void await_members(MPI_Comm parent, const EngineOptions& options, int tag) {
+  const auto n = static_cast<std::size_t>(options.size);
+  const at::Tensor words = at::zeros({static_cast<std::int64_t>(2 * n)}, at::kByte);
+  auto* const memory = static_cast<char*>(words.data_ptr());
+  Requests awaited(n, MPI_REQUEST_NULL), sent(n, MPI_REQUEST_NULL);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i == static_cast<std::size_t>(options.index)) continue;
+    const int peer = options.ranks[i];
+    check(MPI_Irecv(memory + i, 1, MPI_BYTE, peer, tag, parent, &awaited[i]), "MPI_Irecv");
+    check(MPI_Isend(memory + n + i, 1, MPI_BYTE, peer, tag, parent, &sent[i]), "MPI_Isend");
+  }
+  if (comes_in_time(options.timeout, [&] { return are_done(awaited) && are_done(sent); })) return;
+  is_lost() = true;
+  park({words});
+  std::vector<std::int64_t> absent;
+  for (std::size_t i = 0; i < n; ++i) {
+    int has_come = 0;
+    check(MPI_Test(&awaited[i], &has_come, MPI_STATUS_IGNORE), "MPI_Test");
+    if (has_come == 0) absent.push_back(options.ranks[i]);
+  }
+  throw CommError((absent.size() == 1 ? "rank " : "ranks ") + join(absent) +
+                  " did not make the group within " + std::to_string(options.timeout.count()) +
+                  " ms")
+      .fact("group", options.group)
+      .hint("every rank of a group must make it and call its collectives");
+}
 
 // Members only; the parent's other ranks take no part.
 MPI_Comm sub_communicator(MPI_Comm parent, const std::vector<int>& ranks, int tag) {
@@ -265,7 +331,7 @@ MPI_Comm sub_communicator(MPI_Comm parent, const std::vector<int>& ranks, int ta
 
 }  // namespace
 
-std::unique_ptr<Engine> make_mpi_engine(const EngineOptions& options) {
+std::shared_ptr<Engine> make_mpi_engine(const EngineOptions& options) {
   ensure_mpi();
   const MPI_Comm parent = options.communicator
                               ? *static_cast<const MPI_Comm*>(options.communicator.get())
@@ -277,8 +343,11 @@ std::unique_ptr<Engine> make_mpi_engine(const EngineOptions& options) {
         .fact("group", options.group)
         .hint("start the ranks with mpirun, or with tegula run --backend mpi");
   }
-  auto backend = c10::make_intrusive<MpiBackend>(sub_communicator(parent, options.ranks, 1),
-                                                 sub_communicator(parent, options.ranks, 2),
+  // Threads may make several groups at a time: each has tags of its own.
+  const int tag = 2 * static_cast<int>(Hasher().add(options.group).result() % kGroupTags);
+  await_members(parent, options, tag);
+  auto backend = c10::make_intrusive<MpiBackend>(sub_communicator(parent, options.ranks, tag),
+                                                 sub_communicator(parent, options.ranks, tag + 1),
                                                  options.index, options.size, options.timeout);
   return make_c10d_engine(backend, {"mpi", options.group, options.timeout});
 }
@@ -326,7 +395,7 @@ using namespace inner;
 template <>
 World World::from_mpi(MPI_Comm communicator, const WorldOptions& options) {
   comm::ensure_mpi();
-  auto state = std::make_shared<comm::WorldState>();
+  auto state = make_shared_at_home<comm::WorldState>();
   state->communicator = comm::duplicate(communicator);
   MPI_Comm_rank(communicator, &state->rank);
   MPI_Comm_size(communicator, &state->size);

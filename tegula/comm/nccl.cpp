@@ -104,7 +104,7 @@ class StagedNccl final : public c10d::Backend {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_nccl_engine(const EngineOptions& options) {
+std::shared_ptr<Engine> make_nccl_engine(const EngineOptions& options) {
   const int devices = c10::cuda::device_count();
   if (devices == 0) {
     throw UsageError("the nccl engine needs a GPU, and this host has none")

@@ -2,7 +2,7 @@
 
 namespace tegula::inner::comm {
 
-std::unique_ptr<Engine> make_mpi_engine(const EngineOptions&) {
+std::shared_ptr<Engine> make_mpi_engine(const EngineOptions&) {
   throw UsageError("this Tegula was built without MPI")
       .hint("install an MPI (Debian: libopenmpi-dev openmpi-bin) and build again");
 }

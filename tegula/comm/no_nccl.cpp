@@ -2,7 +2,7 @@
 
 namespace tegula::inner::comm {
 
-std::unique_ptr<Engine> make_nccl_engine(const EngineOptions&) {
+std::shared_ptr<Engine> make_nccl_engine(const EngineOptions&) {
   throw UsageError("this Tegula was built without NCCL")
       .hint(
           "build against a libtorch with CUDA (pip install torch from the CUDA index, then "

@@ -5,15 +5,27 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "tegula/base/error.h"
+#include "tegula/base/saturating.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/buffers.h"
 #include "tegula/comm/reduce.h"
 
 namespace tegula::inner::comm {
+
+bool make_up(std::span<const std::int64_t> sizes, std::int64_t total) {
+  for (std::int64_t size : sizes) {
+    if (size < 0 || size > total) return false;
+    total -= size;
+  }
+  return total == 0;
+}
+
 namespace {
 
 using Shape = c10::SmallVector<std::int64_t, 8>;
@@ -46,7 +58,23 @@ at::Tensor checked_input(const Party& party, const at::Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
 }
 
+void check_shape(const Shape& shape, const at::Tensor& like) {
+  const auto is_in = [&](std::int64_t size) {
+    return std::find(shape.begin(), shape.end(), size) != shape.end();
+  };
+  std::int64_t bytes = is_in(0) ? 0 : static_cast<std::int64_t>(like.itemsize());
+  for (std::int64_t size : shape)
+    bytes = saturating_product(bytes, std::max<std::int64_t>(size, 0));
+  const bool is_negative =
+      std::any_of(shape.begin(), shape.end(), [](auto size) { return size < 0; });
+  if (!is_negative && bytes < std::numeric_limits<std::int64_t>::max()) return;
+  throw UsageError("no tensor has the shape that the result would have")
+      .fact("shape", bracketed(Sizes(shape.begin(), shape.end())))
+      .hint(is_negative ? "sizes are 0 or more" : "it would have more bytes than 63 bits count");
+}
+
 at::Tensor new_result(const Party& party, const at::Tensor& like, const Shape& shape) {
+  check_shape(shape, like);
   const at::IntArrayRef sizes(shape.data(), shape.size());
   if (!like.is_cpu()) return at::empty(sizes, like.options());
   return party.buffers.empty(sizes, like.scalar_type());
@@ -82,9 +110,7 @@ Shape parts_of(const Party& party, const at::Tensor& tensor, std::int64_t dim, c
     }
     return Shape(static_cast<std::size_t>(party.size), total / party.size);
   }
-  if (sizes.size() != static_cast<std::size_t>(party.size) ||
-      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) != total ||
-      *std::min_element(sizes.begin(), sizes.end()) < 0) {
+  if (sizes.size() != static_cast<std::size_t>(party.size) || !make_up(sizes, total)) {
     throw UsageError("the sizes do not make up dim " + std::to_string(dim))
         .fact("tensor", text_of(tensor))
         .fact("sizes", bracketed(sizes))
@@ -114,7 +140,7 @@ Shape brought_by_all(const Party& party, std::int64_t mine, const Sizes& sizes) 
 }
 
 std::int64_t sum_of(const Shape& parts) {
-  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0}, saturating_sum);
 }
 
 // The slices of a contiguous tensor along `dim`, one after the other.
@@ -147,7 +173,12 @@ Shape with(Shape shape, std::int64_t dim, std::int64_t size) {
 }  // namespace
 
 at::Tensor PreparedCall::run(Engine& engine) const {
-  carry_out(engine);
+  try {
+    carry_out(engine);
+  } catch (...) {
+    engine.keep_after_failure(memory());
+    throw;
+  }
   return finish();
 }
 

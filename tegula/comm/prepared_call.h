@@ -6,6 +6,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tegula/comm/call.h"
@@ -32,6 +33,9 @@ struct PreparedCall {
   // The same, once the call is carried out.
   at::Tensor finish() const;
 
+  // Of the regions.
+  std::vector<at::Tensor> memory() const { return {input, result}; }
+
  private:
   void carry_out(Engine& engine) const;
 };
@@ -42,6 +46,9 @@ struct CoalescedCall {
   std::vector<PreparedCall> parts;
 
   std::vector<at::Tensor> run(Engine& engine) const;
+
+ private:
+  void carry_out(Engine& engine) const;
 };
 
 // What preparing a call needs to know of its group.
@@ -53,6 +60,9 @@ struct Party {
 };
 
 using Sizes = std::vector<std::int64_t>;
+
+// Whether the sizes, none of them negative, add up to `total`.
+bool make_up(std::span<const std::int64_t> sizes, std::int64_t total);
 
 // Each checks its arguments (UsageError) and allocates the result; see Group for their meaning.
 PreparedCall prepare_all_reduce(const Party& party, const at::Tensor& tensor, ReduceOp op);

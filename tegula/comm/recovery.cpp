@@ -5,8 +5,7 @@
 #include <thread>
 
 #include "tegula/base/error.h"
-#include "tegula/base/exception_text.h"
-#include "tegula/comm/shm/engine.h"
+#include "tegula/base/sentence.h"
 #include "tegula/comm/world_state.h"
 
 namespace tegula {
@@ -44,21 +43,8 @@ void check_engines(const std::vector<std::shared_ptr<GroupState>>& groups) {
   }
 }
 
-// The memory of groups whose first member this rank is: it is given back when all ranks have let go
-// of it.
-using Areas = std::vector<shm::Area>;
-
-Areas end_groups(const std::vector<std::shared_ptr<GroupState>>& groups, const CommError& reason) {
-  Areas areas;
-  for (const auto& group : groups) {
-    for (const std::shared_ptr<Engine>& engine : group->retire_engines(reason)) {
-      auto* const shm = dynamic_cast<shm::ShmEngine*>(engine.get());
-      // somebody who holds the c10d backend still looks at its memory
-      const bool is_last = engine.use_count() == 1;
-      if (shm && group->index == 0 && is_last) areas.push_back(shm->channel().area());
-    }
-  }
-  return areas;
+void end_groups(const std::vector<std::shared_ptr<GroupState>>& groups, const CommError& reason) {
+  for (const auto& group : groups) group->retire_engines(reason);
 }
 
 // What this rank catches, if it is in a catch block; else what it threw last in an op.
@@ -98,10 +84,9 @@ void World::recover() const {
   if (world.board) {
     const CommError reason = comm::reason_of(world);
     world.board->fault(world.epoch).raise(reason);
-    const comm::Areas areas = comm::end_groups(groups, reason);
+    comm::end_groups(groups, reason);
     world.board->begin_epoch(world.local_rank, next, world.timeout);
     if (world.store) comm::meet_across_hosts(world, next);
-    for (const shm::Area& area : areas) world.board->punch(area);
   }
   {
     const std::lock_guard<std::mutex> lock(world.mutex);

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "tegula/base/error.h"
-#include "tegula/base/exception_text.h"
+#include "tegula/base/sentence.h"
 #include "tegula/comm/world.h"
 #include "tegula/comm/world_state.h"
 
@@ -38,12 +38,15 @@ template <class Family>
   } catch (const std::exception& error) {
     std::throw_with_nested(
         std::runtime_error("rank " + std::to_string(rank) + ": " + error.what()));
+  } catch (...) {
+    std::throw_with_nested(
+        std::runtime_error("rank " + std::to_string(rank) + ": " + sentence_of(failure)));
   }
 }
 
 World thread_world(const std::shared_ptr<shm::Board>& board, int rank,
                    const WorldOptions& options) {
-  auto state = std::make_shared<WorldState>();
+  auto state = make_shared_at_home<WorldState>();
   state->rank = state->local_rank = rank;
   state->size = state->local_size = board->ranks();
   state->backend = options.backend;
@@ -63,29 +66,39 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOp
   std::mutex mutex;
   std::exception_ptr failure;
   int failed_rank = -1;
+  // In a handler: ends the calls of the other ranks.
+  const auto fail = [&](int rank, const World* world) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (!failure) {
+        failure = std::current_exception();
+        failed_rank = rank;
+      }
+    }
+    const std::string reason =
+        "rank " + std::to_string(rank) + " failed: " + sentence_of(std::current_exception());
+    if (world != nullptr) world->abort(reason);
+    // it may have failed before it had a world, or while others begin another epoch
+    for (std::uint32_t epoch : {0, 1}) board->fault(epoch).raise(CommError(reason));
+  };
+  const auto be_rank = [&](int rank) {
+    at::set_num_threads(1);
+    std::optional<World> world;
+    try {
+      world = thread_world(board, rank, options);
+      body(*world);
+    } catch (...) {
+      fail(rank, world ? &*world : nullptr);
+    }
+  };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      at::set_num_threads(1);
-      std::optional<World> world;
-      try {
-        world = thread_world(board, rank, options);
-        body(*world);
-      } catch (...) {
-        {
-          const std::lock_guard<std::mutex> lock(mutex);
-          if (!failure) {
-            failure = std::current_exception();
-            failed_rank = rank;
-          }
-        }
-        const std::string sentence = sentence_of(std::current_exception());
-        const std::string reason = "rank " + std::to_string(rank) + " failed: " + sentence;
-        if (world) world->abort(reason);
-        // it may have failed before it had a world, or while others begin another epoch
-        for (std::uint32_t epoch : {0, 1}) board->fault(epoch).raise(CommError(reason));
-      }
-    });
+    try {
+      threads.push_back(comm::new_thread([&, rank] { be_rank(rank); }));
+    } catch (...) {
+      fail(rank, nullptr);
+      break;
+    }
   }
   for (std::thread& thread : threads) thread.join();
   if (failure) rethrow_of_rank(failure, failed_rank);

@@ -1,8 +1,20 @@
 #include "tegula/comm/worker.h"
 
+#include <system_error>
 #include <utility>
 
+#include "tegula/base/error.h"
+
 namespace tegula::inner::comm {
+
+std::thread new_thread(std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    throw CommError(std::string("cannot start a thread: ") + error.what())
+        .hint("raise the limits on threads (ulimit -u) and memory, or run fewer ranks here");
+  }
+}
 
 Worker::~Worker() {
   {
@@ -13,11 +25,16 @@ Worker::~Worker() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Worker::start() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!thread_.joinable()) thread_ = new_thread([this] { run(); });
+}
+
 void Worker::queue(Task task) {
+  start();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     tasks_.push_back(std::move(task));
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
   changed_.notify_all();
 }

@@ -9,6 +9,9 @@
 
 namespace tegula::inner::comm {
 
+// As std::thread, but a CommError if the system has none to give.
+std::thread new_thread(std::function<void()> body);
+
 class Worker {
  public:
   // Says that a call has ended, to whoever waits for it. It runs when the worker no longer counts
@@ -22,6 +25,10 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
+  // Makes sure that there is a thread: queue() does not fail from then on. CommError if there is
+  // none to be had.
+  void start();
+  // CommError likewise; the task is not queued then.
   void queue(Task task);
   // Runs the task after what is queued: here and now if nothing is.
   void run_in_turn(Task task);

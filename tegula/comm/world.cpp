@@ -69,6 +69,13 @@ std::string chosen_backend(const WorldState& world, const std::vector<int>& rank
   return are_on_this_host(world, ranks) ? "shm" : "gloo";
 }
 
+// On this host's board.
+std::vector<int> places_of(const WorldState& world, const std::vector<int>& ranks) {
+  std::vector<int> places;
+  for (int rank : ranks) places.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
+  return places;
+}
+
 std::shared_ptr<Engine> new_shm_engine(const WorldState& world, const std::string& key,
                                        const std::vector<int>& ranks, int index,
                                        std::chrono::milliseconds timeout) {
@@ -80,8 +87,7 @@ std::shared_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
   shm::ChannelOptions options;
   options.name = key;
   options.world_ranks = ranks;
-  for (int rank : ranks)
-    options.members.push_back(world.board_ranks[static_cast<std::size_t>(rank)]);
+  options.members = places_of(world, ranks);
   options.index = index;
   options.epoch = world.epoch;
   options.timeout = timeout;
@@ -89,11 +95,13 @@ std::shared_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
   return std::make_shared<shm::ShmEngine>(world.board, options);
 }
 
-c10::intrusive_ptr<c10d::Store> store_for(const WorldState& world, const std::string& key) {
+c10::intrusive_ptr<c10d::Store> store_for(const WorldState& world, const std::string& key,
+                                          const std::vector<int>& ranks) {
   const std::uint32_t epoch = world.epoch;
   const std::string name = std::to_string(epoch) + "/" + key;
   if (world.store) return c10::make_intrusive<c10d::PrefixStore>("group/" + name, world.store);
-  return c10::make_intrusive<shm::BoardStore>(world.board, "store/" + name + "/", epoch);
+  return c10::make_intrusive<shm::BoardStore>(world.board, "store/" + name + "/",
+                                              places_of(world, ranks), epoch);
 }
 
 std::shared_ptr<Engine> new_engine(const WorldState& world, const std::string& backend,
@@ -111,7 +119,7 @@ std::shared_ptr<Engine> new_engine(const WorldState& world, const std::string& b
   options.communicator = world.communicator;
   if (!are_on_this_host(world, ranks)) options.rendezvous_host = world.rendezvous_host;
   if (backend == "mpi") return make_mpi_engine(options);
-  options.store = store_for(world, key);
+  options.store = store_for(world, key, ranks);
   if (backend == "gloo") return make_gloo_engine(options);
   if (backend == "nccl") return make_nccl_engine(options);
   throw UsageError("there is no backend " + tegula::in_quotes(backend))
@@ -193,6 +201,7 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
                                                       const std::vector<int>& ranks,
                                                       const GroupOptions& options,
                                                       const std::string& axis) {
+  world.home.check();
   check_ranks(world, ranks);
   const std::string backend = chosen_backend(world, ranks, options);
   const std::string name = options.name.empty() ? "unnamed" : options.name;
@@ -200,7 +209,7 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
   GroupSlot& slot = slot_for(world, key);
   const std::lock_guard<std::mutex> making(slot.making);
   if (slot.group) return &slot.group;
-  auto made = std::make_shared<GroupState>();
+  auto made = make_shared_at_home<GroupState>();
   made->name = name;
   made->axis = axis.empty() ? name : axis;
   made->ranks = ranks;
@@ -232,7 +241,7 @@ using comm::WorldState;
 
 World World::from_env(const WorldOptions& options) {
   const comm::Place place = comm::place_in_environment();
-  auto state = std::make_shared<WorldState>();
+  auto state = make_shared_at_home<WorldState>();
   state->rank = place.rank;
   state->size = place.size;
   state->local_rank = place.local_rank;
@@ -259,7 +268,7 @@ World World::from_env(const WorldOptions& options) {
 }
 
 World World::alone() {
-  auto state = std::make_shared<WorldState>();
+  auto state = make_shared_at_home<WorldState>();
   state->board = shm::Board::for_threads(1);
   state->board->join(0);
   state->board_ranks = {0};
@@ -272,7 +281,7 @@ World World::fake(int size, int rank) {
                      std::to_string(size))
         .hint("ranks are 0 ... size - 1");
   }
-  auto state = std::make_shared<WorldState>();
+  auto state = make_shared_at_home<WorldState>();
   state->size = state->local_size = size;
   state->rank = state->local_rank = rank;
   return World(state);
@@ -293,6 +302,7 @@ Group World::group(const std::vector<int>& ranks, const GroupOptions& options) c
 }
 
 void World::abort(const std::string& reason) const {
+  state().home.check();
   const CommError error = CommError(reason).fact("by", "rank " + std::to_string(rank()));
   if (state().board) state().board->fault(epoch()).raise(error);
   const std::lock_guard<std::mutex> lock(state().mutex);

@@ -52,16 +52,17 @@ void check_device(const DeviceMesh& mesh, const comm::WorldState& world) {
 }
 
 std::chrono::milliseconds seconds_in(const std::string& text, const MeshAxis& axis) {
+  constexpr std::int64_t kMost = 1'000'000'000;  // 30 years; clocks count nanoseconds in 63 bits
   std::int64_t seconds = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (code == std::errc() && end == text.data() + text.size() && seconds > 0) {
+  if (code == std::errc() && end == text.data() + text.size() && seconds > 0 && seconds <= kMost) {
     return std::chrono::seconds(seconds);
   }
   throw UsageError("axis " + in_quotes(axis.name) +
                    " asks for a timeout that is no number of seconds")
       .fact("timeout", text)
-      .hint("write it as a whole number: " + axis.name + "=" + std::to_string(axis.size) +
-            "@gloo{timeout=30}");
+      .hint("write it as a whole number, at most " + std::to_string(kMost) + ": " + axis.name +
+            "=" + std::to_string(axis.size) + "@gloo{timeout=30}");
 }
 
 GroupOptions options_of(const DeviceMesh& mesh, std::size_t index) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tegula/base/error.h"
+#include "tegula/base/process.h"
 #include "tegula/comm/group_state.h"
 #include "tegula/comm/known_meshes.h"
 #include "tegula/comm/log_book.h"
@@ -32,6 +33,7 @@ struct GroupSlot {
 };
 
 struct WorldState : WorldHead {
+  HomeProcess home;
   int local_rank = 0;
   int local_size = 1;
   std::string backend;

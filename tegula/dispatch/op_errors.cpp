@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "tegula/base/error.h"
-#include "tegula/base/exception_text.h"
+#include "tegula/base/sentence.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/recovery.h"
 #include "tegula/dispatch/decision_cache.h"

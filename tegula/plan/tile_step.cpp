@@ -8,6 +8,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/overloaded.h"
+#include "tegula/base/saturating.h"
 #include "tegula/base/text.h"
 
 namespace tegula::inner {
@@ -156,7 +157,20 @@ class Stepper {
     return *owed_reduction(end.placements()[axes_.front()]);
   }
 
+  // Of `ranks` ranks together; what is too long to be listed is refused before it is.
+  void check_length(const DTensorSpec& spec, std::int64_t dim, std::int64_t ranks) const {
+    constexpr std::int64_t kMostIntervals = std::int64_t{1} << 22;
+    const std::int64_t intervals = spec.dim_cuts()[static_cast<std::size_t>(dim)].most_intervals();
+    if (saturating_product(intervals, ranks) <= kMostIntervals) return;
+    throw UsageError("a step would take a tile apart into more pieces than can be listed")
+        .fact("from", to_string(before_))
+        .fact("to", to_string(after_))
+        .fact("most", std::to_string(kMostIntervals) + " pieces of the ranks of a group together")
+        .hint("cut dim " + std::to_string(dim) + " into fewer blocks");
+  }
+
   Intervals held(const DTensorSpec& spec, std::int64_t dim) const {
+    check_length(spec, dim, 1);
     return spec.dim_cuts()[static_cast<std::size_t>(dim)].intervals(coordinate_);
   }
 
@@ -173,6 +187,7 @@ class Stepper {
 
   // Of every rank of the group.
   std::vector<Intervals> held_by_all(const DTensorSpec& spec, std::int64_t dim) const {
+    check_length(spec, dim, ranks_);
     std::vector<Intervals> lists;
     for (std::int64_t rank = 0; rank < ranks_; ++rank) {
       lists.push_back(spec.dim_cuts()[static_cast<std::size_t>(dim)].intervals(member(rank)));

@@ -61,7 +61,8 @@ TEST_P(Agreement, IsAmongTheRanksThatTakePart) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Agreement, testing::Values(Way::Threads, Way::Processes),
+INSTANTIATE_TEST_SUITE_P(Ways, Agreement,
+                         testing::Values(Way::Threads, Way::Processes, Way::GlooThreads),
                          testing::PrintToStringParamName());
 
 }  // namespace

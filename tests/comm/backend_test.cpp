@@ -4,6 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <limits>
+
 #include "tegula/comm/world.h"
 #include "tests/comm/ranks.h"
 
@@ -90,6 +93,64 @@ void use_backend(World& world) {
 TEST(Backend, DoesWhatC10dAsks) {
   EXPECT_NO_THROW(run_in(Way::Threads, 3, use_backend));
   EXPECT_NO_THROW(run_in(Way::Processes, 2, use_backend));
+}
+
+TEST(Backend, RefusesWhatCannotBeRight) {
+  run_ranks(2, [](World& world) {
+    const c10::intrusive_ptr<c10d::Backend> backend = world.group().backend();
+    const int me = world.rank();
+    Tensors one{at::ones({4})};
+    std::vector<Tensors> lists{{at::ones({4}), at::ones({4})}};
+    std::vector<Tensors> none;
+    for (int root : {-1, 2}) {
+      c10d::BroadcastOptions broadcast;
+      broadcast.rootRank = root;
+      EXPECT_THROW(backend->broadcast(one, broadcast), UsageError);
+      c10d::GatherOptions gather;
+      gather.rootRank = root;
+      EXPECT_THROW(backend->gather(lists, one, gather), UsageError);
+      c10d::ScatterOptions scatter;
+      scatter.rootRank = root;
+      EXPECT_THROW(backend->scatter(one, lists, scatter), UsageError);
+    }
+    for (int peer : {-1, 2, me}) {
+      EXPECT_THROW(backend->send(one, peer, 0), UsageError);
+      EXPECT_THROW(backend->recv(one, peer, 0), UsageError);
+    }
+    constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+    for (std::vector<std::int64_t> splits :
+         {std::vector<std::int64_t>{-1, 5}, {4}, {2, 3}, {kHuge, kHuge, 6}, {kHuge, -kHuge + 4}}) {
+      EXPECT_THROW(backend->alltoall_base(one[0], one[0], splits, splits, {}), UsageError);
+    }
+    EXPECT_THROW(backend->allgather(none, one, {}), UsageError);
+    EXPECT_THROW(backend->reduce_scatter(one, none, {}), UsageError);
+    if (me == 0) {
+      EXPECT_THROW(backend->gather(none, one, {}), UsageError);
+      EXPECT_THROW(backend->scatter(one, none, {}), UsageError);
+    }
+    backend->barrier({})->wait();
+  });
+}
+
+// The message that comes next is posted by whom the end of the first is told to.
+TEST(Backend, WhoIsToldOfTheEndOfAMessageMaySendTheNext) {
+  run_ranks(2, [](World& world) {
+    const c10::intrusive_ptr<c10d::Backend> backend = world.group().backend();
+    Tensors word{at::ones({4})};
+    if (world.rank() == 0) {
+      backend->send(word, 1, 0)->wait();
+      backend->recv(word, 1, 0)->wait();
+      EXPECT_EQ(word[0][0].item<float>(), 2);
+      return;
+    }
+    std::promise<c10::intrusive_ptr<c10d::Work>> answered;
+    const auto received = backend->recv(word, 0, 0);
+    received->getFuture()->addCallback([&](c10::ivalue::Future&) {
+      Tensors answer{word[0] * 2};
+      answered.set_value(backend->send(answer, 0, 0));
+    });
+    answered.get_future().get()->wait();
+  });
 }
 
 }  // namespace

@@ -250,6 +250,54 @@ TEST(Fault, ACallThatOneRankRefusesThrowsOnTheOthersAtOnce) {
   }
 }
 
+TEST(Fault, ACallThatOneRankHasNoMemoryForThrowsOnTheOthersAtOnce) {
+  for (bool in_input : {false, true}) {
+    expect_failures(
+        2,
+        [in_input](World& world) {
+          sum(world);
+          if (world.rank() == 1) {
+            const at::Tensor one = at::ones({1});
+            const std::int64_t count = std::int64_t{1} << 46;
+            if (in_input) {  // there is no contiguous copy of it
+              EXPECT_ANY_THROW(world.group().all_reduce(one.expand({count}), ReduceOp::Sum));
+            } else {
+              EXPECT_ANY_THROW(world.group().all_gather(one, 0, {count, 1}));
+            }
+            raise(SIGSTOP);  // there, and makes no call
+          }
+          call_and_fail_again([&] { sum(world); });
+        },
+        {1,
+         {"rank 1 refused a call that others made", "all_reduce(f32[8], sum), call 1",
+          in_input ? "rank 1  all_reduce, refused: " : "not enough memory for a result"}});
+  }
+}
+
+// As many threads more as this, where the limits can be set so; none elsewhere.
+void limit_threads(int more) {
+  if (geteuid() != 0) return limit(RLIMIT_NPROC, 0);
+  const auto nobody_else = static_cast<uid_t>(100'000 + getpid());
+  limit(RLIMIT_NPROC, static_cast<rlim_t>(1 + more));
+  require(setresuid(nobody_else, nobody_else, nobody_else) == 0, "cannot be another user");
+}
+
+TEST(Fault, AThreadThatCannotBeStartedIsAnErrorOnAllRanks) {
+  expect_failures(2,
+                  [](World& world) {
+                    sum(world);
+                    const Group group = world.group();
+                    if (world.rank() == 1) {
+                      limit_threads(0);
+                      EXPECT_THROW(group.recv_async(at::ones({4}), 0), CommError);
+                      EXPECT_THROW(group.all_reduce_async(at::ones({8}), ReduceOp::Sum), CommError);
+                      raise(SIGSTOP);
+                    }
+                    call_and_fail_again([&] { sum(world); });
+                  },
+                  {1, {"rank 1 refused a call", "all_reduce, refused: cannot start a thread: "}});
+}
+
 TEST(Fault, PairsThatDisagreeOnSizesThrowOnEveryRank) {
   expect_failures(
       3,
@@ -412,6 +460,28 @@ TEST(ThreadFault, TheFirstFailureIsRethrownWithItsRankAndTheOthersDoNotHang) {
   }
 }
 
+TEST(ThreadFault, WhatIsNoExceptionIsRethrownAsOne) {
+  try {
+    run_ranks(2, [](World& world) {
+      if (world.rank() == 1) throw 42;
+      sum(world);
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "rank 1: something that is no exception was thrown");
+  }
+}
+
+TEST(ThreadFault, ARankThatGetsNoThreadIsAnErrorAndTheOthersDoNotHang) {
+  const std::vector<RankEnd> ends = run_processes(1, [](World&) {
+    limit_threads(2);
+    run_ranks(4, [](World& world) { world.group().barrier(); });
+  });
+  EXPECT_EQ(ends[0].exit_code, 1) << ends[0].signal;
+  EXPECT_TRUE(contains(ends[0].error, "tegula: cannot start a thread: ")) << ends[0].error;
+  EXPECT_TRUE(contains(ends[0].error, "\n  rank    ")) << ends[0].error;
+}
+
 TEST(ThreadFault, MismatchesAndTimeoutsThrow) {
   for (std::int64_t count : {4, 100'000}) {
     EXPECT_THROW(run_ranks(3,
@@ -464,6 +534,78 @@ TEST(GlooFault, AKilledRankAndATimeoutAreErrors) {
                     call_and_fail_again([&] { sum(world); });
                   },
                   {1, {"the gloo engine failed"}}, {"gloo", std::nullopt});
+}
+
+TEST(GlooFault, AMemberThatLeavesBeforeTheGroupIsMadeIsNoticed) {
+  expect_failures(3,
+                  [](World& world) {
+                    if (world.rank() != 1) world.group();
+                  },
+                  {1, {"the ranks did not find each other over TCP: rank 1 of this host left"}},
+                  {"gloo", std::nullopt});
+}
+
+TEST(GlooFault, AGroupIsMadeThoughARankThatIsNotInItLeft) {
+  const auto ends = run_processes(3, [](World& world) {
+    if (world.rank() == 2) return world.group().barrier();
+    EXPECT_THROW(while (true) world.group().barrier(), CommError);
+    world.group({0, 1}, {"pair", "gloo", std::nullopt}).barrier();
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
+TEST(GlooFault, AMemberThatDoesNotMakeTheGroupIsATimeout) {
+  expect_failures(2,
+                  [](World& world) {
+                    if (world.rank() == 1) raise(SIGSTOP);
+                    world.group({0, 1}, {"pair", "gloo", 500ms});
+                  },
+                  {1, {"the ranks did not find each other over TCP", "pair [0, 1] over gloo"}});
+}
+
+// Rank 1 is there until rank 0 is gone, and makes no call over gloo.
+TEST(GlooFault, AWorldThatGoesWithCallsPendingDoesNotHang) {
+  enum class Under { Message, MessageWithShape, Collective };
+  for (const Under under : {Under::Message, Under::MessageWithShape, Under::Collective}) {
+    const auto ends = run_processes(2, [under](World& world) {
+      const Group pair = world.group({0, 1}, {"pair", "gloo", std::nullopt});
+      pair.barrier();
+      world.group().barrier();
+      if (world.rank() == 1) {
+        EXPECT_THROW(while (true) world.group().barrier(), CommError);
+        return;
+      }
+      switch (under) {
+        case Under::Message:
+          return void(pair.recv_async(at::ones({4}), 1));
+        case Under::MessageWithShape:
+          return void(pair.recv_with_shape_async(1));
+        case Under::Collective:
+          return void(pair.all_reduce_async(at::ones({4}), ReduceOp::Sum));
+      }
+    });
+    for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error << end.signal;
+  }
+}
+
+TEST(GlooFault, AnAbortEndsMessagesUnderWay) {
+  run_ranks(2,
+            [](World& world) {
+              const Group group = world.group();
+              group.barrier();
+              if (world.rank() == 0) {
+                const Pending pending = group.recv_async(at::ones({4}), 1);
+                group.abort("enough");
+                try {
+                  pending.wait();
+                  ADD_FAILURE() << "nothing was thrown";
+                } catch (const CommError& error) {
+                  EXPECT_EQ(error.sentence(), "enough");
+                }
+              }
+              world.group({0, 1}, {"end", "shm", std::nullopt}).barrier();
+            },
+            {"gloo", std::nullopt});
 }
 
 }  // namespace

@@ -569,6 +569,37 @@ void groups_are_independent(World& world) {
   for (int i = 0; i < 3; ++i) world.group().barrier();
 }
 
+// The last rank sends at once; the others only when rank 0 has its message.
+void messages_are_waited_for_in_any_order(World& world) {
+  const int n = world.size();
+  const Group group = world.group();
+  if (n == 1) return;
+  const auto is_called = [&](int rank) { return at::full({2}, rank); };
+  if (world.rank() == 0) {
+    std::vector<Pending> messages;
+    for (int rank = 1; rank < n; ++rank) {
+      messages.push_back(group.recv_async(at::zeros({2}, at::kLong), rank));
+    }
+    for (int rank = n - 1; rank >= 1; --rank) {
+      check_equal(messages[static_cast<std::size_t>(rank - 1)].wait(), is_called(rank),
+                  "a message");
+      if (rank > 1) group.send(is_called(rank), rank - 1);
+    }
+  } else {
+    if (world.rank() < n - 1) group.recv(at::zeros({2}, at::kLong), 0);
+    group.send(is_called(world.rank()), 0);
+  }
+  // Two from one rank.
+  const int peer = (world.rank() + 1) % n;
+  const int before = (world.rank() + n - 1) % n;
+  const Pending first = group.recv_async(at::zeros({2}, at::kLong), before);
+  const Pending second = group.recv_async(at::zeros({2}, at::kLong), before);
+  group.send(is_called(1), peer);
+  group.send(is_called(2), peer);
+  check_equal(second.wait(), is_called(2), "the second message");
+  check_equal(first.wait(), is_called(1), "the first message");
+}
+
 }  // namespace
 
 const std::map<std::string, RankBody>& suite() {
@@ -586,6 +617,7 @@ const std::map<std::string, RankBody>& suite() {
       {"PermutesInARing", permutes_in_a_ring},
       {"SendsAndReceives", sends_and_receives},
       {"MessagesCarryTheirShape", messages_carry_their_shape},
+      {"MessagesAreWaitedForInAnyOrder", messages_are_waited_for_in_any_order},
       {"RunsAsyncCalls", runs_async_calls},
       {"CoalescedCallsGiveTheBitsOfSingleOnes", coalesced_calls_give_the_bits_of_single_ones},
       {"CoalescedCallsTakeUnevenSizesAndAnyDims", coalesced_calls_take_uneven_sizes_and_any_dims},

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <csignal>
@@ -9,7 +10,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <tuple>
+
+#include "tegula/base/error.h"
 
 namespace tegula {
 namespace {
@@ -104,6 +108,27 @@ TEST(MpiFault, AKilledRankAndATimeoutAreErrors) {
   }
 }
 
+TEST(MpiFault, AMemberThatDoesNotMakeTheGroupIsATimeout) {
+  if (const std::string why = why_there_is_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const MpiEnd end = run_mpi(2, "--fault absent");
+  EXPECT_NE(end.status, 0);
+  EXPECT_NE(end.output.find("rank 1 did not make the group within 500 ms"), std::string::npos)
+      << end.output;
+}
+
+TEST(MpiFault, AMessageThatComesTooLateIsWrittenToNobodysMemory) {
+  if (const std::string why = why_there_is_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const MpiEnd end = run_mpi(2, "--fault late");
+  EXPECT_NE(end.output.find("other memory is as it was"), std::string::npos) << end.output;
+}
+
+TEST(MpiFault, AWorldThatGoesWithCallsPendingDoesNotHang) {
+  if (const std::string why = why_there_is_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  const MpiEnd end = run_mpi(2, "--fault pending");
+  EXPECT_NE(end.output.find("the world went"), std::string::npos) << end.output;
+  EXPECT_NE(WEXITSTATUS(end.status), 124) << "it hangs: " << end.output;
+}
+
 INSTANTIATE_TEST_SUITE_P(Engine, Mpi, testing::ValuesIn(rank_counts()));
 
 // A rank that another program started: the world comes from the environment.
@@ -122,13 +147,67 @@ int run_suite(const std::string& backend) {
 }
 
 // Rank 1 is killed or stopped; the others call on.
+void call_on(World& world, int signal) {
+  world.group().barrier();
+  if (world.rank() == 1) raise(signal);
+  world.group().set_timeout(std::chrono::milliseconds(500));
+  world.group().all_reduce(at::ones({4}), ReduceOp::Sum);
+}
+
+void make_group_alone(World& world) {
+  world.group().barrier();
+  if (world.rank() == 1) raise(SIGSTOP);
+  world.group({0, 1}, {"pair", "mpi", std::chrono::milliseconds(500)});
+}
+
+// Rank 1 sends when rank 0 has given up and uses its memory for something else.
+void send_late(World& world) {
+  const Group group = world.group({0, 1}, {"late", "mpi", std::chrono::milliseconds(500)});
+  const Group other = world.group({0, 1}, {"other", "mpi", std::nullopt});
+  if (world.rank() == 1) {
+    other.barrier();
+    group.send(at::full({1000}, 5, at::kInt), 0);
+    return other.barrier();
+  }
+  EXPECT_THROW(group.recv(at::zeros({1000}, at::kInt), 1), CommError);
+  std::vector<at::Tensor> reused;
+  for (int i = 0; i < 100; ++i) reused.push_back(at::full({1000}, 7, at::kInt));
+  other.barrier();
+  other.barrier();
+  for (const at::Tensor& tensor : reused) {
+    require(at::all(tensor == 7).item<bool>(), "a late message came into other memory");
+  }
+  std::cout << "other memory is as it was" << std::endl;
+}
+
+// Rank 1 is there until rank 0 is gone, and makes no call over MPI.
+void go_with_calls_pending(std::optional<World> world) {
+  const Group watch = world->group({0, 1}, {"watch", "shm", std::nullopt});
+  {
+    const Group group = world->group();
+    group.barrier();
+    if (world->rank() == 0) {
+      group.recv_async(at::ones({4}), 1);
+      group.all_reduce_async(at::ones({4}), ReduceOp::Sum);
+    }
+  }
+  watch.barrier();
+  if (world->rank() == 1) {
+    EXPECT_THROW(while (true) watch.barrier(), CommError);
+  } else {
+    world.reset();
+    std::cout << "the world went" << std::endl;
+  }
+}
+
 int run_fault(const std::string& fault) {
   try {
     World world = World::from_env({"mpi", std::nullopt});
-    world.group().barrier();
-    if (world.rank() == 1) raise(fault == "killed" ? SIGKILL : SIGSTOP);
-    world.group().set_timeout(std::chrono::milliseconds(500));
-    world.group().all_reduce(at::ones({4}), ReduceOp::Sum);
+    if (fault == "killed") call_on(world, SIGKILL);
+    if (fault == "stopped") call_on(world, SIGSTOP);
+    if (fault == "absent") make_group_alone(world);
+    if (fault == "late") send_late(world);
+    if (fault == "pending") go_with_calls_pending(std::move(world));
     return 0;
   } catch (const std::exception& error) {
     std::cerr << error.what() << std::endl;

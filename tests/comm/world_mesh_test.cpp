@@ -82,8 +82,10 @@ TEST(WorldMesh, WhatTheWorldCannotServeIsRefused) {
     EXPECT_THROW(world.mesh({{"x", 2}}, {0, 7}), UsageError);
     EXPECT_THROW(world.group(world.mesh({{"x", 2}}), "y"), UsageError);
     EXPECT_THROW(world.group(world.mesh({{"x", 2, {"carrier_pigeon", {}}}}), "x"), UsageError);
-    EXPECT_THROW(world.group(world.mesh({{"x", 2, {"shm", {{"timeout", "soon"}}}}}), "x"),
-                 UsageError);
+    for (const char* timeout : {"soon", "0", "-1", "1000000001", "9223372036854775807"}) {
+      EXPECT_THROW(world.group(world.mesh({{"x", 2, {"shm", {{"timeout", timeout}}}}}), "x"),
+                   UsageError);
+    }
     EXPECT_THROW(world.group(world.mesh({{"x", 2, {"shm", {{"speed", "9"}}}}}), "x"), UsageError);
     if (world.rank() == 1) {
       EXPECT_THROW(world.group(world.mesh({{"x", 1}}), "x"), UsageError);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <limits>
 #include <set>
 #include <string>
 #include <thread>
@@ -44,6 +45,25 @@ TEST(World, GroupsAreMadeByTheirMembersAlone) {
             "a wrong group");
     require(pair.all_reduce(at::ones({1}), ReduceOp::Sum).item<float>() == 2, "a wrong sum");
   });
+}
+
+TEST(World, ServesMoreRanksThanTheHostHasProcessors) {
+  constexpr int kRanks = 24;
+  const auto ends = run_processes(kRanks, [](World& world) {
+    const Group group = world.group();
+    const int me = world.rank();
+    const at::Tensor ranks = at::arange(kRanks);
+    require(at::equal(group.all_gather(at::full({1}, me), 0), ranks), "a wrong gather");
+    require(at::equal(group.all_to_all(at::full({kRanks}, me), 0, 0), ranks), "a wrong exchange");
+    for (const std::int64_t count : {8, 100'000}) {
+      const at::Tensor sum = group.all_reduce(at::full({count}, me), ReduceOp::Sum);
+      require(at::all(sum == kRanks * (kRanks - 1) / 2).item<bool>(), "a wrong sum");
+    }
+    const Pending got = group.recv_async(at::zeros({1}, at::kLong), (me + kRanks - 1) % kRanks);
+    group.send(at::full({1}, me), (me + 1) % kRanks);
+    require(got.wait().item<int>() == (me + kRanks - 1) % kRanks, "a wrong message");
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
 }
 
 TEST(World, RanksThatRepeatOrDoNotExistAreRefused) {
@@ -95,9 +115,33 @@ TEST(Group, CallsThatCannotBeRightAreRefusedBeforeAnythingIsSent) {
     EXPECT_THROW(group.send(x, world.rank()), UsageError);
     EXPECT_THROW(group.permute(x, {0, 0}), UsageError);
     EXPECT_THROW(group.permute(x, {0}), UsageError);
+    EXPECT_THROW(group.permute(x, {1, 0}, Group::Sizes{-3, -2}), UsageError);
+    constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+    EXPECT_THROW(group.permute(x, {1, 0}, Group::Sizes{kHuge, kHuge}), UsageError);
+    EXPECT_THROW(group.all_gather(x, 0, {3, kHuge}), UsageError);
+    EXPECT_THROW(group.reduce_scatter(x, 0, ReduceOp::Sum, {-1, 4}), UsageError);
+    EXPECT_THROW(group.all_to_all(x, 0, 0, {1, 2}, {kHuge, kHuge}), UsageError);
     EXPECT_THROW(group.all_reduce(x.to_sparse(), ReduceOp::Sum), UsageError);
     group.barrier();
   });
+}
+
+TEST(Group, SizesThatAddUpByOverflowAreRefused) {
+  constexpr std::int64_t kHalf = std::numeric_limits<std::int64_t>::max() / 2 + 1;
+  const Group group = World::fake(5, 0).group();
+  const Group::Sizes around{kHalf, kHalf, kHalf, kHalf, 3};  // 3 in 64 bits
+  EXPECT_THROW(group.reduce_scatter(at::ones({3}), 0, ReduceOp::Sum, around), UsageError);
+  try {
+    group.all_gather(at::ones({3, 2}), 0, {3, kHalf, kHalf, 0, 0});
+    FAIL() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "tegula: no tensor has the shape that the result would have\n"
+                 "  shape   [9223372036854775807, 2]\n"
+                 "  hint    it would have more bytes than 63 bits count");
+  }
+  EXPECT_EQ(group.all_gather(at::ones({3, 0}), 0, {3, 0, 0, 0, 4}).sizes(),
+            at::IntArrayRef({7, 0}));
 }
 
 TEST(Group, AbortBreaksItForAllMembers) {

@@ -23,6 +23,24 @@ TEST(TileStep, GatheringBlocksPutsThemBackInOrder) {
       (TileStep{{0}, {}, move::AllGather{0, {4, 4}}, Pick{0, {{0, 2}, {4, 2}, {2, 2}, {6, 2}}}}));
 }
 
+TEST(TileStep, MorePiecesThanCanBeListedAreRefused) {
+  const std::string tensor = "f32[1000000000000] on (a=2)";
+  const std::string blocks = "[S(0, blocks=100000000000)]";
+  EXPECT_THROW(step(tensor, "[R]", blocks, {0}), UsageError);
+  EXPECT_THROW(step(tensor, blocks, "[S(0)]", {0}), UsageError);
+  try {
+    step(tensor, blocks, "[R]", {0});
+    FAIL() << "nothing was thrown";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "tegula: a step would take a tile apart into more pieces than can be listed\n"
+                 "  from    f32[1000000000000] on (a=2) as [S(0, blocks=100000000000)]\n"
+                 "  to      f32[1000000000000] on (a=2) as [R]\n"
+                 "  most    4194304 pieces of the ranks of a group together\n"
+                 "  hint    cut dim 0 into fewer blocks");
+  }
+}
+
 TEST(TileStep, AReplicaIsSlicedWithoutAnybodysHelp) {
   EXPECT_EQ(step("f32[5] on (a=2)", "[R]", "[S(0)]", {1}),
             (TileStep{{0}, Pick{0, {{3, 2}}}, move::Stay{}, {}}));

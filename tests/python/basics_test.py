@@ -156,6 +156,15 @@ class Tensors(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             d + x
 
+    def test_leaving_a_context_that_was_not_entered_is_an_error(self):
+        for context in tg.implicit_replication(), tg.strict_mode(), tg.gradient_policy("now"):
+            with self.assertRaisesRegex(tg.UsageError, "left that was not entered"):
+                context.__exit__(None, None, None)
+            with context:
+                pass
+            with self.assertRaises(tg.UsageError):
+                context.__exit__(None, None, None)
+
     def test_asking_a_plain_tensor_for_its_spec_is_refused(self):
         with self.assertRaises(tg.UsageError):
             tg.spec(torch.ones(2))

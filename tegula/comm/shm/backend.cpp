@@ -6,6 +6,7 @@
 
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/prepared_call.h"
 #include "tegula/comm/reduce.h"
 #include "tegula/comm/shm/collectives.h"
 
@@ -115,13 +116,13 @@ std::vector<Region> split_rows(const at::Tensor& tensor, const std::vector<std::
   check_tensor(tensor);
   const std::int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const std::int64_t row = rows == 0 ? 0 : static_cast<std::int64_t>(tensor.nbytes()) / rows;
-  std::int64_t sum = 0;
-  for (std::int64_t split : splits) sum += split;
-  if (splits.empty() ? rows % n != 0
-                     : (sum != rows || splits.size() != static_cast<std::size_t>(n))) {
+  if (splits.empty()
+          ? rows % n != 0
+          : (splits.size() != static_cast<std::size_t>(n) || !comm::make_up(splits, rows))) {
     throw UsageError("the splits do not cover dim 0")
         .fact("tensor", bracketed(tensor.sizes().vec()))
-        .fact("splits", splits.empty() ? std::to_string(n) + " equal ones" : bracketed(splits));
+        .fact("splits", splits.empty() ? std::to_string(n) + " equal ones" : bracketed(splits))
+        .hint("give one number of rows per rank; they add up to dim 0");
   }
   std::vector<Region> regions;
   std::byte* next = bytes_of(tensor);
@@ -147,6 +148,23 @@ void check_count(std::size_t count, int n) {
       .fact("ranks", std::to_string(n));
 }
 
+// The one list of a call that takes several.
+const std::vector<at::Tensor>& only_list(const std::vector<std::vector<at::Tensor>>& lists, int n) {
+  if (lists.size() != 1) {
+    throw UsageError("the shm engine takes one list of tensors per call")
+        .fact("lists", std::to_string(lists.size()));
+  }
+  check_count(lists[0].size(), n);
+  return lists[0];
+}
+
+int checked_rank(std::int64_t rank, int n, const char* what) {
+  if (rank >= 0 && rank < n) return static_cast<int>(rank);
+  throw UsageError(std::string(what) + " " + std::to_string(rank) + " is not in a group of " +
+                   counted(n, "rank", "ranks"))
+      .hint("ranks of a group are its members' indices, from 0");
+}
+
 }  // namespace
 
 Backend::Backend(std::shared_ptr<ShmEngine> engine)
@@ -154,25 +172,26 @@ Backend::Backend(std::shared_ptr<ShmEngine> engine)
       engine_(std::move(engine)) {}
 
 Backend::Work Backend::run(Mode mode, c10d::OpType type, std::vector<at::Tensor> kept, Body body) {
+  engine_->home().check();
   auto work = c10::make_intrusive<CallWork>(type, std::move(kept));
-  Channel& channel = engine_->channel();
   if (mode == Mode::Sync) {
     const std::unique_lock<std::mutex> lock = engine_->worker().lock_when_idle();
-    body(channel);
+    engine_->run(body);
     work->end(nullptr);
     return work;
   }
-  channel.throw_if_broken();
-  // The worker ends before the channel does.
-  engine_->worker().queue([&channel, work, body = std::move(body)]() -> comm::Worker::Announcement {
-    std::exception_ptr error;
-    try {
-      body(channel);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    return [work, error] { work->end(error); };
-  });
+  engine_->channel().throw_if_broken();
+  // The worker ends before the engine does.
+  engine_->worker().queue(
+      [engine = engine_.get(), work, body = std::move(body)]() -> comm::Worker::Announcement {
+        std::exception_ptr error;
+        try {
+          engine->run(body);
+        } catch (...) {
+          error = std::current_exception();
+        }
+        return [work, error] { work->end(error); };
+      });
   return work;
 }
 
@@ -180,7 +199,7 @@ Backend::Work Backend::broadcast(std::vector<at::Tensor>& tensors,
                                  const c10d::BroadcastOptions& options) {
   const at::Tensor& tensor = only(tensors);
   Call call(Kind::Broadcast, dtype_of(tensor), shape_of(tensor));
-  call.rooted_at(static_cast<int>(options.rootRank));
+  call.rooted_at(checked_rank(options.rootRank, getSize(), "root"));
   return run(mode_of(options), c10d::OpType::BROADCAST, tensors,
              [call, region = piece_of(tensor)](Channel& channel) {
                shm::broadcast(channel, call, region);
@@ -202,8 +221,7 @@ Backend::Work Backend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
                                  std::vector<at::Tensor>& inputs,
                                  const c10d::AllgatherOptions& options) {
   const at::Tensor& input = only(inputs);
-  check_count(outputs.at(0).size(), getSize());
-  std::vector<Region> to = pieces_of(outputs[0]);
+  std::vector<Region> to = pieces_of(only_list(outputs, getSize()));
   check_same_bytes(piece_of(input), to[static_cast<std::size_t>(getRank())], "my input and output");
   Call call(Kind::AllGather, dtype_of(input), {});
   call.with_sizes(numels_of(outputs[0]));
@@ -229,12 +247,11 @@ Backend::Work Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
 Backend::Work Backend::gather(std::vector<std::vector<at::Tensor>>& outputs,
                               std::vector<at::Tensor>& inputs, const c10d::GatherOptions& options) {
   const at::Tensor& input = only(inputs);
-  const auto root = static_cast<int>(options.rootRank);
+  const int root = checked_rank(options.rootRank, getSize(), "root");
   std::vector<Region> from(static_cast<std::size_t>(getSize())), to(from);
   std::vector<at::Tensor> kept{input};
   if (getRank() == root) {
-    check_count(outputs.at(0).size(), getSize());
-    to = pieces_of(outputs[0]);
+    to = pieces_of(only_list(outputs, getSize()));
     kept.insert(kept.end(), outputs[0].begin(), outputs[0].end());
   }
   from[static_cast<std::size_t>(root)] = piece_of(input);
@@ -248,12 +265,11 @@ Backend::Work Backend::scatter(std::vector<at::Tensor>& outputs,
                                std::vector<std::vector<at::Tensor>>& inputs,
                                const c10d::ScatterOptions& options) {
   const at::Tensor& output = only(outputs);
-  const auto root = static_cast<int>(options.rootRank);
+  const int root = checked_rank(options.rootRank, getSize(), "root");
   std::vector<Region> from(static_cast<std::size_t>(getSize())), to(from);
   std::vector<at::Tensor> kept{output};
   if (getRank() == root) {
-    check_count(inputs.at(0).size(), getSize());
-    from = pieces_of(inputs[0]);
+    from = pieces_of(only_list(inputs, getSize()));
     kept.insert(kept.end(), inputs[0].begin(), inputs[0].end());
   }
   to[static_cast<std::size_t>(root)] = piece_of(output);
@@ -267,8 +283,7 @@ Backend::Work Backend::reduce_scatter(std::vector<at::Tensor>& outputs,
                                       std::vector<std::vector<at::Tensor>>& inputs,
                                       const c10d::ReduceScatterOptions& options) {
   const at::Tensor& output = only(outputs);
-  check_count(inputs.at(0).size(), getSize());
-  std::vector<Region> from = pieces_of(inputs[0]);
+  std::vector<Region> from = pieces_of(only_list(inputs, getSize()));
   check_same_bytes(from[static_cast<std::size_t>(getRank())], piece_of(output),
                    "my input and output");
   Call call(Kind::ReduceScatter, dtype_of(output), {});
@@ -318,6 +333,9 @@ Backend::Work Backend::alltoall(std::vector<at::Tensor>& outputs, std::vector<at
 }
 
 Backend::Work Backend::start_message(Kind kind, const at::Tensor& tensor, int peer, int tag) {
+  engine_->home().check();
+  checked_rank(peer, getSize(), kind == Kind::Send ? "receiver" : "sender");
+  if (peer == getRank()) throw UsageError("a rank cannot send to itself").hint("copy the tensor");
   const Call call = Call(kind, dtype_of(tensor), shape_of(tensor)).tagged(tag);
   const auto type = kind == Kind::Send ? c10d::OpType::SEND : c10d::OpType::RECV;
   auto work = c10::make_intrusive<CallWork>(type, std::vector<at::Tensor>{tensor});

@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,36 +102,67 @@ int record_lock(int descriptor, int command, short type, off_t place,
   return result;
 }
 
-// What is beyond the limit on the size of files shall be an error, not the signal that it also is.
-class WithoutFileSizeSignal {
+// Signals wait: one that comes while memory is reserved undoes what is done so far, and a timer's
+// may come again and again. What is beyond the limit on the size of files shall be an error, not
+// the signal that it also is.
+class WithoutSignals {
  public:
-  WithoutFileSizeSignal() {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  WithoutSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
   }
-  ~WithoutFileSizeSignal() {
+  ~WithoutSignals() {
     const int error = errno;
     const timespec no_time{};
-    if (!sigismember(&before_, SIGXFSZ)) sigtimedwait(&signals_, nullptr, &no_time);
+    sigset_t file_size;
+    sigemptyset(&file_size);
+    sigaddset(&file_size, SIGXFSZ);
+    if (!sigismember(&before_, SIGXFSZ)) sigtimedwait(&file_size, nullptr, &no_time);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;
   }
-  WithoutFileSizeSignal(const WithoutFileSizeSignal&) = delete;
-  WithoutFileSizeSignal& operator=(const WithoutFileSizeSignal&) = delete;
+  WithoutSignals(const WithoutSignals&) = delete;
+  WithoutSignals& operator=(const WithoutSignals&) = delete;
 
  private:
-  sigset_t signals_{}, before_{};
+  sigset_t before_{};
 };
 
-bool resize(int descriptor, std::size_t bytes) {
-  const WithoutFileSizeSignal guard;
-  return ftruncate(descriptor, static_cast<off_t>(bytes)) == 0;
+// A process that is stopped and continued is interrupted all the same.
+template <class Call>
+bool succeeds(Call call) {
+  const WithoutSignals guard;
+  int result = 0;
+  do {
+    result = call();
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
 }
 
-bool reserve(int descriptor, std::uint64_t place, std::size_t bytes) {
-  const WithoutFileSizeSignal guard;
-  return fallocate(descriptor, 0, static_cast<off_t>(place), static_cast<off_t>(bytes)) == 0;
+bool resize(int descriptor, std::size_t bytes) {
+  return succeeds([&] { return ftruncate(descriptor, static_cast<off_t>(bytes)); });
+}
+
+CommError not_enough(std::size_t bytes) {
+  return system_error("not enough shared memory")
+      .fact("bytes", std::to_string(bytes))
+      .hint("free memory, raise the limit of this container or user, or run fewer ranks");
+}
+
+// More than the host has in all would be taken page by page, until nothing is left for anybody.
+void check_host_has(std::size_t bytes) {
+  struct sysinfo host{};
+  if (sysinfo(&host) != 0 || bytes / host.mem_unit <= host.totalram + host.totalswap) return;
+  errno = ENOMEM;
+  throw not_enough(bytes);
+}
+
+void reserve_file(int descriptor, std::uint64_t place, std::size_t bytes) {
+  const auto is_reserved = [&] {
+    return fallocate(descriptor, 0, static_cast<off_t>(place), static_cast<off_t>(bytes));
+  };
+  if (!succeeds(is_reserved)) throw not_enough(bytes);
 }
 
 struct LogEntry {
@@ -238,6 +270,7 @@ void Board::join(int rank) {
 }
 
 void Board::leave(int rank) {
+  if (!home_.is_here()) return;
   line_of(header_, rank)
       .presence.store(static_cast<std::uint32_t>(Presence::Left), std::memory_order_release);
   header_->version.fetch_add(1);
@@ -418,7 +451,7 @@ void Board::wait_for_change(std::uint32_t seen, std::chrono::milliseconds longes
 
 // --- areas ------------------------------------------------------------------------------------
 
-Area Board::allocate(std::size_t bytes) {
+Area Board::allocate(std::size_t bytes, std::size_t reserved) {
   bytes = rounded_up(bytes, kPage);
   if (is_for_threads()) {
     std::byte* memory = map_private(bytes);
@@ -426,19 +459,27 @@ Area Board::allocate(std::size_t bytes) {
     private_areas_.push_back({reinterpret_cast<std::uint64_t>(memory), memory, bytes});
     return private_areas_.back();
   }
+  check_host_has(reserved);
   std::uint64_t place = 0;
   {
     const Lock lock(*this);
     place = header_->next_area;
     header_->next_area += bytes;
   }
-  // Reserved now, so that a full memory is an error here and no signal later.
-  if (!reserve(descriptor_, place, bytes)) {
-    throw system_error("not enough shared memory")
-        .fact("bytes", std::to_string(bytes))
-        .hint("free memory, raise the limit of this container or user, or run fewer ranks");
+  reserve_file(descriptor_, place + bytes - kPage, kPage);  // so far the file reaches from now on
+  const Area area = map(place, bytes);
+  try {
+    reserve(area, 0, reserved);
+  } catch (...) {
+    free(area);
+    throw;
   }
-  return map(place, bytes);
+  return area;
+}
+
+// A full memory shall be an error here and no signal later.
+void Board::reserve(const Area& area, std::size_t begin, std::size_t bytes) const {
+  if (!is_for_threads() && bytes > 0) reserve_file(descriptor_, area.place + begin, bytes);
 }
 
 Area Board::map(std::uint64_t place, std::size_t bytes) const {
@@ -451,18 +492,16 @@ void Board::unmap(const Area& area) const {
   if (!is_for_threads()) munmap(area.memory, area.bytes);
 }
 
-void Board::punch(const Area& area) const {
+void Board::free(const Area& area) const {
+  if (!home_.is_here()) return;
   if (is_for_threads()) {
     madvise(area.memory, area.bytes, MADV_DONTNEED);
     return;
   }
-  fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(area.place),
-            static_cast<off_t>(area.bytes));
-}
-
-void Board::free(const Area& area) const {
-  if (is_for_threads()) return;
-  punch(area);
+  succeeds([&] {
+    return fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                     static_cast<off_t>(area.place), static_cast<off_t>(area.bytes));
+  });
   unmap(area);
 }
 

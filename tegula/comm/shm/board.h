@@ -28,6 +28,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tegula/base/process.h"
 #include "tegula/comm/shm/fault.h"
 #include "tegula/comm/shm/flight_ring.h"
 #include "tegula/comm/shm/thrown_errors.h"
@@ -66,6 +67,7 @@ class Board {
   // The calling process (or thread) is `rank` from now on, until leave() or its death.
   // UsageError if another one is that rank already.
   void join(int rank);
+  // A forked child cannot leave for its parent: nothing happens.
   void leave(int rank);
   // The process's rank; -1 before join() and for threads.
   int joined_as() const { return joined_as_; }
@@ -88,14 +90,18 @@ class Board {
   void wait_for_change(std::uint32_t seen, std::chrono::milliseconds longest) const;
 
   // Zeroed memory that lives as long as the board. CommError if there is not enough.
-  Area allocate(std::size_t bytes);
+  Area allocate(std::size_t bytes) { return allocate(bytes, bytes); }
+  // The same, of which only the first `reserved` bytes take memory. What follows may be touched
+  // after reserve() alone.
+  Area allocate(std::size_t bytes, std::size_t reserved);
+  // By any rank, as often as wanted. CommError if there is not enough memory.
+  void reserve(const Area& area, std::size_t begin, std::size_t bytes) const;
   // The area that another rank allocated.
   Area map(std::uint64_t place, std::size_t bytes) const;
   // Ends this rank's view of the area.
   void unmap(const Area& area) const;
-  // The memory goes back to the kernel, whoever has it mapped; it reads as zeros then.
-  void punch(const Area& area) const;
-  // Of processes: punch() and unmap().
+  // As unmap(), and the memory goes back to the kernel whoever else has it mapped; a forked child
+  // takes nothing from its parent.
   void free(const Area& area) const;
 
   // Of an epoch; the first is 0.
@@ -131,6 +137,7 @@ class Board {
   enum class Change : std::uint32_t { Removed = 0, Set = 1 };
   void append(const std::string& key, const std::string& value, Change change);
 
+  HomeProcess home_;
   int ranks_;
   int descriptor_;  // -1: threads
   std::size_t header_bytes_;

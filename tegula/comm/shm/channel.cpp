@@ -1,12 +1,14 @@
 // The area of a group of n: a header with the fault; a line per rank, alone in its cache lines; a
 // refusal per rank; then per rank and parity of the round a record of the call, 2n counts, n
-// destinations and a slot; then the envelopes.
+// destinations and a slot; then the envelopes. What grows with n * n, and the slots, take memory
+// only as far as they are used.
 #include "tegula/comm/shm/channel.h"
 
 #include <algorithm>
 #include <array>
 #include <new>
 
+#include "tegula/base/sentence.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/flight_report.h"
 #include "tegula/comm/shm/envelope.h"
@@ -15,6 +17,7 @@ namespace tegula::inner::shm {
 
 struct ChannelHeader {
   Fault fault;
+  std::atomic<int> left;  // members whose channel is gone
 };
 
 // A rank's words that others read. The line that they poll changes hands once per round: what
@@ -82,11 +85,14 @@ Channel::Channel(std::shared_ptr<Board> board, ChannelOptions options)
   attach();
 }
 
-Channel::~Channel() { board_->unmap(area_); }
+Channel::~Channel() {
+  const bool is_last = header_->left.fetch_add(1) + 1 == size_;
+  is_last ? board_->free(area_) : board_->unmap(area_);
+}
 
 void Channel::attach() {
   const Layout layout(static_cast<std::size_t>(size_));
-  area_ = find_area(layout.bytes);
+  area_ = find_area(layout.bytes, layout.counts);
   header_ = reinterpret_cast<ChannelHeader*>(area_.memory);
   lines_ = reinterpret_cast<Line*>(area_.memory + layout.lines);
   refusals_ = reinterpret_cast<Refusal*>(area_.memory + layout.refusals);
@@ -98,11 +104,11 @@ void Channel::attach() {
 }
 
 // The first member allocates and writes the place on the board. If it cannot, it writes why.
-Area Channel::find_area(std::size_t bytes) {
+Area Channel::find_area(std::size_t bytes, std::size_t reserved) {
   const std::string key = "channel/" + std::to_string(options_.epoch) + "/" + options_.name;
   if (index() == 0) {
     try {
-      const Area area = board_->allocate(bytes);
+      const Area area = board_->allocate(bytes, reserved);
       board_->set(key, std::to_string(area.place));
       return area;
     } catch (const CommError& error) {
@@ -153,13 +159,29 @@ void Channel::open(const Call& call, std::uint64_t extent) {
   reinterpret_cast<Record*>(records_)[static_cast<std::size_t>(index()) * 2 + parity].call = call_;
 }
 
-std::byte* Channel::my_slot() { return const_cast<std::byte*>(slot_of(index())); }
+void Channel::reserve_mine(const void* memory, std::int64_t bytes, Reserved& reserved) {
+  std::int64_t& has = reserved[round_ & 1U];
+  if (bytes <= has) return;
+  const auto begin = static_cast<std::size_t>(static_cast<const std::byte*>(memory) - area_.memory);
+  board_->reserve(area_, begin, static_cast<std::size_t>(bytes));
+  has = bytes;
+}
+
+std::byte* Channel::my_slot(std::int64_t bytes) {
+  const std::byte* slot = slot_of(index());
+  reserve_mine(slot, bytes, slot_bytes_);
+  return const_cast<std::byte*>(slot);
+}
 
 const std::byte* Channel::slot_of(int member) const {
   return slots_ + (static_cast<std::size_t>(member) * 2 + (round_ & 1U)) * kSlotBytes;
 }
 
-std::int64_t* Channel::my_counts() { return const_cast<std::int64_t*>(counts_of(index())); }
+std::int64_t* Channel::my_counts() {
+  const std::int64_t* counts = counts_of(index());
+  reserve_mine(counts, 2 * size_ * static_cast<std::int64_t>(sizeof(*counts)), counts_bytes_);
+  return const_cast<std::int64_t*>(counts);
+}
 
 const std::int64_t* Channel::counts_of(int member) const {
   const auto n = static_cast<std::size_t>(size_);
@@ -168,7 +190,9 @@ const std::int64_t* Channel::counts_of(int member) const {
 }
 
 Destination* Channel::my_destinations() {
-  return const_cast<Destination*>(destinations_of(index()));
+  const Destination* mine = destinations_of(index());
+  reserve_mine(mine, size_ * static_cast<std::int64_t>(sizeof(*mine)), destinations_bytes_);
+  return const_cast<Destination*>(mine);
 }
 
 const Destination* Channel::destinations_of(int member) const {
@@ -339,6 +363,14 @@ void Channel::fail_with_report(const CommError& error) {
   throw_fault(header_->fault);
 }
 
+void Channel::break_by_current_error() {
+  if (is_broken()) return;
+  abort(error_about("rank " + world_rank(index()) + " failed in the middle of a call")
+            .fact("call", call_.to_string())
+            .fact("because", sentence_of(std::current_exception()))
+            .hint("look at that rank's output"));
+}
+
 void Channel::wake_all() {
   for (int member = 0; member < size_; ++member) {
     futex_wake_all(lines_[member].posted);
@@ -397,11 +429,21 @@ void Channel::end_reading() { lines_[index()].reading.store(0, std::memory_order
 
 void Channel::wait_for_readers() {
   for (int member = 0; member < size_; ++member) {
-    while (member != index() && lines_[member].reading.load() != 0) sched_yield();
+    const int rank = options_.members[static_cast<std::size_t>(member)];
+    while (member != index() && lines_[member].reading.load() != 0 &&
+           board_->presence(rank) == Presence::Here) {
+      sched_yield();
+    }
   }
 }
 
 // --- messages ----------------------------------------------------------------------------------
+
+void Channel::reserve_envelopes(int from, int to) {
+  const auto* first = reinterpret_cast<const std::byte*>(&envelope(from, to, 0));
+  board_->reserve(area_, static_cast<std::size_t>(first - area_.memory),
+                  2 * Envelope::stride(size_));
+}
 
 Envelope& Channel::envelope(int from, int to, std::uint64_t part) const {
   const std::size_t pair = static_cast<std::size_t>(from) * static_cast<std::size_t>(size_) +

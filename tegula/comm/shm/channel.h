@@ -12,6 +12,7 @@
 // One thread of a rank at a time, but for the parts on faults and messages.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -67,8 +68,6 @@ class Channel {
   std::string world_rank(int member) const;
   std::chrono::milliseconds timeout() const { return std::chrono::milliseconds(timeout_.load()); }
   void set_timeout(std::chrono::milliseconds timeout) { timeout_.store(timeout.count()); }
-  // Where its memory is on the board.
-  const Area& area() const { return area_; }
   // Members are threads: they can read each other's memory.
   bool members_share_memory() const { return board_->is_for_threads(); }
 
@@ -77,7 +76,8 @@ class Channel {
   // Starts a call: numbers it, puts its fingerprint and `extent` (a number of the caller's own,
   // which need not agree) beside the slot of the coming round.
   void open(const Call& call, std::uint64_t extent);
-  std::byte* my_slot();
+  // Of at least so many bytes; CommError if there is no memory for them.
+  std::byte* my_slot(std::int64_t bytes);
   const std::byte* slot_of(int member) const;
   // 2 * size() numbers of mine that the others can read in this round.
   std::int64_t* my_counts();
@@ -117,6 +117,9 @@ class Channel {
   [[noreturn]] void fail_with_report(const CommError& error);
   // Ends all calls of all members with this fault.
   void abort(const CommError& error);
+  // In a handler: if the group is not broken, the error that is handled breaks it, and the other
+  // members learn of it.
+  void break_by_current_error();
   CommError error_about(const std::string& sentence) const;
   // Throws if a fault is raised, if one of the members is gone, if one has thrown an error where I
   // have not, or if the wait since `start` is too long. `is_absent(member)` says whom we wait for.
@@ -127,10 +130,12 @@ class Channel {
   // return from its call before. begin_reading() throws if the group broke.
   void begin_reading();
   void end_reading();
-  // Waits until no peer reads my memory; after a failure in a call that showed it.
+  // Waits until no peer that is here reads my memory; after a failure in a call that showed it.
   void wait_for_readers();
 
   // --- messages ---
+  // Before the first message of a pair, by both of them. CommError if there is no memory.
+  void reserve_envelopes(int from, int to);
   // The envelope of part `part` of what `from` sends to `to`.
   Envelope& envelope(int from, int to, std::uint64_t part) const;
   std::atomic<std::uint32_t>& bell(int member);
@@ -140,7 +145,10 @@ class Channel {
 
  private:
   void attach();
-  Area find_area(std::size_t bytes);
+  Area find_area(std::size_t bytes, std::size_t reserved);
+  // How much of what I write in rounds of each parity is reserved.
+  using Reserved = std::array<std::int64_t, 2>;
+  void reserve_mine(const void* memory, std::int64_t bytes, Reserved& reserved);
   void wait_for(int member);
   void check_fingerprints();
   void check_refusal(int member, const Call& call);
@@ -165,6 +173,7 @@ class Channel {
   std::byte* destinations_ = nullptr;
   std::byte* slots_ = nullptr;
   std::byte* envelopes_ = nullptr;
+  Reserved slot_bytes_{}, counts_bytes_{}, destinations_bytes_{};
   std::uint32_t round_ = 0;
   std::uint64_t calls_ = 0;
   Call call_;

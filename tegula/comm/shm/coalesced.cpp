@@ -57,7 +57,7 @@ void reduce_together(Channel& channel, const Call& call, TensorList tensors,
   Bytes begin = 0;
   do {
     const Bytes end = std::min(begin + kSlot, layout.bytes());
-    pack_run(tensors, layout, first_from, begin, end, channel.my_slot());
+    pack_run(tensors, layout, first_from, begin, end, channel.my_slot(end - begin));
     meet(channel, begin);
     layout.for_each_in(begin, end, [&](std::size_t i, Bytes first, Bytes last, Bytes offset) {
       const TensorRegions& tensor = tensors[i];
@@ -86,7 +86,7 @@ void reduce_in_chunks(Channel& channel, const Call& call, TensorList tensors,
     const auto start = [&](int rank) { return std::min(block + rank * chunk, bytes); };
     for_each_peer(channel, [&](int peer) {
       pack_run(tensors, layout, first_from, start(peer), start(peer + 1),
-               channel.my_slot() + part_of(me, peer, chunk));
+               part_for(channel, peer, chunk));
     });
     meet(channel, block);
     c10::SmallVector<const std::byte*, 8> staged;  // for me, by the others
@@ -102,7 +102,7 @@ void reduce_in_chunks(Channel& channel, const Call& call, TensorList tensors,
           for (const std::byte* part : staged) {
             sources.push_back(part == nullptr ? tensor.from[0].base + first : part + offset);
           }
-          std::byte* const reduced = channel.my_slot() + offset;
+          std::byte* const reduced = channel.my_slot(offset + last - first) + offset;
           combine(tensor.dtype, call.op(), span_of(sources), reduced,
                   (last - first) / size_of(tensor.dtype));
           unpack(reduced, tensor.to[0], first, last);
@@ -199,7 +199,8 @@ void gather_staged(Channel& channel, const Call& call, TensorList tensors,
   channel.open(call, 0);
   Bytes begin = 0;
   do {
-    pack_run(tensors, layouts[me], first_from, begin, begin + kSlot, channel.my_slot());
+    pack_run(tensors, layouts[me], first_from, begin, begin + kSlot,
+             channel.my_slot(std::min(kSlot, layouts[me].bytes() - begin)));
     meet(channel, begin);
     for (std::size_t rank = 0; rank < layouts.size(); ++rank) {
       unpack_run(channel.slot_of(static_cast<int>(rank)), tensors, layouts[rank], to_of(rank),
@@ -259,8 +260,8 @@ void scatter_shown(Channel& channel, const Call& call, TensorList tensors) {
 void scatter_staged(Channel& channel, const Call& call, TensorList tensors,
                     const std::vector<FlatLayout>& layouts) {
   const int me = channel.index();
-  const Bytes window = window_for(channel.size() - 1);
   const Bytes longest = longest_of(layouts);
+  const Bytes window = std::min(window_for(channel.size() - 1), round_up(longest));
   Flat own;
   channel.open(call, 0);
   Bytes begin = 0;
@@ -268,7 +269,7 @@ void scatter_staged(Channel& channel, const Call& call, TensorList tensors,
     for_each_peer(channel, [&](int peer) {
       const auto rank = static_cast<std::size_t>(peer);
       pack_run(tensors, layouts[rank], from_of(rank), begin, begin + window,
-               channel.my_slot() + part_of(me, peer, window));
+               part_for(channel, peer, window));
     });
     meet(channel, begin);
     layouts[static_cast<std::size_t>(me)].for_each_in(

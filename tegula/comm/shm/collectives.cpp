@@ -48,7 +48,8 @@ void reduce_together(Channel& channel, const Call& call, const std::byte* from, 
   Bytes begin = 0;
   do {
     const Bytes length = std::min(kSlot, bytes - begin);
-    if (length > 0) std::memcpy(channel.my_slot(), from + begin, static_cast<std::size_t>(length));
+    if (length > 0)
+      std::memcpy(channel.my_slot(length), from + begin, static_cast<std::size_t>(length));
     meet(channel, begin);
     Sources sources;
     for (int member = 0; member < channel.size(); ++member) {
@@ -72,7 +73,7 @@ void reduce_in_chunks(Channel& channel, const Call& call, const std::byte* from,
     const auto start = [&](int rank) { return std::min(block + rank * chunk, bytes); };
     const auto length = [&](int rank) { return start(rank + 1) - start(rank); };
     for_each_peer(channel, [&](int peer) {
-      std::memcpy(channel.my_slot() + part_of(me, peer, chunk), from + start(peer),
+      std::memcpy(part_for(channel, peer, chunk), from + start(peer),
                   static_cast<std::size_t>(length(peer)));
     });
     meet(channel, block);
@@ -83,9 +84,10 @@ void reduce_in_chunks(Channel& channel, const Call& call, const std::byte* from,
     }
     channel.advance();  // the sources stay as they are until the next meeting
 
-    combine(call.dtype(), call.op(), {sources.data(), sources.size()}, channel.my_slot(),
+    std::byte* const reduced = channel.my_slot(length(me));
+    combine(call.dtype(), call.op(), {sources.data(), sources.size()}, reduced,
             length(me) / size_of(call.dtype()));
-    comm::write_bytes(to + start(me), channel.my_slot(), length(me), writing_for(bytes));
+    comm::write_bytes(to + start(me), reduced, length(me), writing_for(bytes));
     channel.meet();
     for_each_peer(channel, [&](int peer) {
       comm::write_bytes(to + start(peer), channel.slot_of(peer), length(peer), writing_for(bytes));
@@ -106,7 +108,7 @@ void reduce_into_all(Channel& channel, const Call& call, const std::byte* from,
     const auto start = [&](int rank) { return std::min(block + rank * chunk, bytes); };
     const auto length = [&](int rank) { return start(rank + 1) - start(rank); };
     for_each_peer(channel, [&](int peer) {
-      std::memcpy(channel.my_slot() + part_of(me, peer, chunk), from + start(peer),
+      std::memcpy(part_for(channel, peer, chunk), from + start(peer),
                   static_cast<std::size_t>(length(peer)));
     });
     channel.meet();
@@ -199,14 +201,14 @@ void reduce_scatter_staged(Channel& channel, const Call& call, std::span<const R
                            const Region& to, Bytes longest) {
   const int n = channel.size();
   const int me = channel.index();
-  const Bytes window = window_for(n - 1);
+  const Bytes window = std::min(window_for(n - 1), round_up(longest));
   Flat own;
   channel.open(call, 0);
   Bytes begin = 0;
   do {
     for_each_peer(channel, [&](int peer) {
       pack(from[static_cast<std::size_t>(peer)], begin, begin + window,
-           channel.my_slot() + part_of(me, peer, window));
+           part_for(channel, peer, window));
     });
     meet(channel, begin);
     const Bytes end = std::min(begin + window, to.bytes());
@@ -279,7 +281,7 @@ void check_counts(Channel& channel, const Call& call) {
 void stage_for_peers(Channel& channel, std::span<const Region> from, Bytes begin, Bytes window) {
   for_each_peer(channel, [&](int peer) {
     pack(from[static_cast<std::size_t>(peer)], begin, begin + window,
-         channel.my_slot() + part_of(channel.index(), peer, window));
+         part_for(channel, peer, window));
   });
 }
 
@@ -352,7 +354,7 @@ void all_gather(Channel& channel, const Call& call, const Region& from,
   }
   Bytes begin = 0;
   do {
-    pack(from, begin, begin + kSlot, channel.my_slot());
+    pack(from, begin, begin + kSlot, channel.my_slot(std::min(kSlot, from.bytes() - begin)));
     meet(channel, begin);
     copy(from, to[me], begin, begin + kSlot, writing);
     for_each_peer(channel, [&](int peer) {
@@ -439,7 +441,9 @@ void broadcast(Channel& channel, const Call& call, const Region& region) {
   }
   Bytes begin = 0;
   do {
-    if (is_root) pack(region, begin, begin + kSlot, channel.my_slot());
+    if (is_root) {
+      pack(region, begin, begin + kSlot, channel.my_slot(std::min(kSlot, region.bytes() - begin)));
+    }
     meet(channel, begin);
     if (!is_root) unpack(channel.slot_of(call.root()), region, begin, begin + kSlot);
     channel.advance();

@@ -23,8 +23,8 @@ c10::intrusive_ptr<c10d::Backend> ShmEngine::backend() {
   return c10::make_intrusive<Backend>(shared_from_this());
 }
 
-void ShmEngine::refuse(comm::Kind kind, const UsageError& error) {
-  const std::string text = std::string(name_of(kind)) + ", refused: " + error.sentence();
+void ShmEngine::refuse(comm::Kind kind, const std::string& why) {
+  const std::string text = std::string(name_of(kind)) + ", refused: " + why;
   worker_.run_in_turn([this, text]() -> comm::Worker::Announcement {
     channel_.refuse(text);
     return {};
@@ -33,11 +33,16 @@ void ShmEngine::refuse(comm::Kind kind, const UsageError& error) {
 
 void ShmEngine::queue(comm::Worker::Task task) {
   channel_.note_queued();
-  worker_.queue([this, task = std::move(task)] {
-    comm::Worker::Announcement announce = task();
+  try {
+    worker_.queue([this, task = std::move(task)] {
+      comm::Worker::Announcement announce = task();
+      channel_.note_carried_out();
+      return announce;
+    });
+  } catch (...) {
     channel_.note_carried_out();
-    return announce;
-  });
+    throw;
+  }
 }
 
 void ShmEngine::message_async(const comm::Message& message, OnEnd on_end) {
@@ -51,38 +56,40 @@ void ShmEngine::message_async(const comm::Message& message, OnEnd on_end) {
 
 void ShmEngine::all_reduce(const Call& call, const std::byte* from, std::byte* to,
                            std::int64_t count) {
-  shm::all_reduce(channel_, call, from, to, count);
+  run([&](Channel& channel) { shm::all_reduce(channel, call, from, to, count); });
 }
 
 void ShmEngine::all_gather(const Call& call, const Region& from, std::span<const Region> to) {
-  shm::all_gather(channel_, call, from, to);
+  run([&](Channel& channel) { shm::all_gather(channel, call, from, to); });
 }
 
 void ShmEngine::reduce_scatter(const Call& call, std::span<const Region> from, const Region& to) {
-  shm::reduce_scatter(channel_, call, from, to);
+  run([&](Channel& channel) { shm::reduce_scatter(channel, call, from, to); });
 }
 
 void ShmEngine::all_reduce_coalesced(const Call& call, TensorList tensors) {
-  shm::all_reduce_coalesced(channel_, call, tensors);
+  run([&](Channel& channel) { shm::all_reduce_coalesced(channel, call, tensors); });
 }
 
 void ShmEngine::all_gather_coalesced(const Call& call, TensorList tensors) {
-  shm::all_gather_coalesced(channel_, call, tensors);
+  run([&](Channel& channel) { shm::all_gather_coalesced(channel, call, tensors); });
 }
 
 void ShmEngine::reduce_scatter_coalesced(const Call& call, TensorList tensors) {
-  shm::reduce_scatter_coalesced(channel_, call, tensors);
+  run([&](Channel& channel) { shm::reduce_scatter_coalesced(channel, call, tensors); });
 }
 
 void ShmEngine::exchange(const Call& call, std::span<const Region> from,
                          std::span<const Region> to) {
-  shm::exchange(channel_, call, from, to);
+  run([&](Channel& channel) { shm::exchange(channel, call, from, to); });
 }
 
 void ShmEngine::broadcast(const Call& call, const Region& region) {
-  shm::broadcast(channel_, call, region);
+  run([&](Channel& channel) { shm::broadcast(channel, call, region); });
 }
 
-void ShmEngine::barrier(const Call& call) { shm::barrier(channel_, call); }
+void ShmEngine::barrier(const Call& call) {
+  run([&](Channel& channel) { shm::barrier(channel, call); });
+}
 
 }  // namespace tegula::inner::shm

@@ -19,9 +19,20 @@ class ShmEngine final : public comm::Engine, public std::enable_shared_from_this
   ShmEngine(const ShmEngine&) = delete;
   ShmEngine& operator=(const ShmEngine&) = delete;
 
+  // The process that made it.
+  const HomeProcess& home() const { return home_; }
   // For calls on the channel itself: on the worker's thread, or under its lock.
   Channel& channel() { return channel_; }
-  MessageQueue& messages() { return messages_; }
+  // body(channel). Whatever it throws breaks the group: the others shall not wait for this rank.
+  template <class Body>
+  void run(const Body& body) {
+    try {
+      body(channel_);
+    } catch (...) {
+      channel_.break_by_current_error();
+      throw;
+    }
+  }
 
   std::string_view name() const override { return "shm"; }
   // A new adapter each time, which keeps the engine alive.
@@ -30,7 +41,7 @@ class ShmEngine final : public comm::Engine, public std::enable_shared_from_this
   void queue(comm::Worker::Task task) override;
   void set_timeout(std::chrono::milliseconds timeout) override { channel_.set_timeout(timeout); }
   void abort(const CommError& error) override { channel_.abort(error); }
-  void refuse(comm::Kind kind, const UsageError& error) override;
+  void refuse(comm::Kind kind, const std::string& why) override;
 
   void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                   std::int64_t count) override;
@@ -49,6 +60,7 @@ class ShmEngine final : public comm::Engine, public std::enable_shared_from_this
   void message_async(const comm::Message& message, OnEnd on_end) override;
 
  private:
+  HomeProcess home_;
   Channel channel_;
   MessageQueue messages_;
   comm::Worker worker_;

@@ -26,17 +26,30 @@ void MessageQueue::step(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
   try {
     if (messages_.progress()) {
       backoff = Backoff(channel_.backoff());
-      return;
+    } else if (!messages_.is_idle()) {
+      lock.unlock();
+      const bool shall_check = messages_.nap(backoff);
+      lock.lock();
+      if (shall_check) messages_.check_peers();
     }
-    if (messages_.is_idle()) return;
-    lock.unlock();
-    const bool shall_check = messages_.nap(backoff);
-    lock.lock();
-    if (shall_check) messages_.check_peers();
   } catch (...) {
     if (!lock.owns_lock()) lock.lock();
     messages_.fail_all(std::current_exception());
   }
+  tell_ended(lock);
+}
+
+// Without the lock: who is told may post the next message.
+void MessageQueue::tell_ended(std::unique_lock<std::mutex>& lock) {
+  const std::vector<EndedMessage> ended = messages_.take_ended();
+  if (ended.empty()) return;
+  lock.unlock();
+  for (const EndedMessage& message : ended) message.on_end(message.error);
+  lock.lock();
+}
+
+void MessageQueue::ensure_carrier() {
+  if (!thread_.joinable()) thread_ = comm::new_thread([this] { carry(); });
 }
 
 void MessageQueue::run(comm::Message message) {
@@ -44,6 +57,7 @@ void MessageQueue::run(comm::Message message) {
   std::exception_ptr error;
   PendingMessage pending{std::move(message), nullptr};
   pending.on_end = [&](std::exception_ptr e) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     error = std::move(e);
     has_ended = true;
     posted_.notify_all();
@@ -59,7 +73,14 @@ void MessageQueue::run(comm::Message message) {
     posted_.wait(lock, [&] { return has_ended; });
   }
   // Messages that others posted meanwhile need a carrier.
-  if (!messages_.is_idle() && !thread_.joinable()) thread_ = std::thread([this] { carry(); });
+  if (!messages_.is_idle()) {
+    try {
+      ensure_carrier();
+    } catch (...) {
+      messages_.fail_all(std::current_exception());
+      tell_ended(lock);
+    }
+  }
   if (error) std::rethrow_exception(error);
 }
 
@@ -67,8 +88,8 @@ void MessageQueue::start(comm::Message message, std::function<void(std::exceptio
   PendingMessage pending{std::move(message), std::move(on_end)};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    ensure_carrier();
     messages_.post(std::move(pending));
-    if (!thread_.joinable()) thread_ = std::thread([this] { carry(); });
   }
   posted_.notify_all();
   messages_.wake();
@@ -87,6 +108,7 @@ void MessageQueue::carry() {
   messages_.fail_all(
       std::make_exception_ptr(channel_.error_about("the group ended while messages were under way")
                                   .hint("wait for sends and recvs before the world goes")));
+  tell_ended(lock);
 }
 
 }  // namespace tegula::inner::shm

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tegula/comm/shm/messages.h"
+#include "tegula/comm/worker.h"
 
 namespace tegula::inner::shm {
 
@@ -21,13 +22,16 @@ class MessageQueue {
 
   // Returns when the message is here (a recv) or taken over (a send). Throws its error.
   void run(comm::Message message);
-  // on_end tells, on whichever thread ends it.
+  // on_end tells, on whichever thread ends it and under no lock. CommError if there is no thread
+  // to be had; nothing was posted then.
   void start(comm::Message message, std::function<void(std::exception_ptr)> on_end);
   bool is_idle();
 
  private:
   void carry();
   void step(std::unique_lock<std::mutex>& lock, Backoff& backoff);
+  void tell_ended(std::unique_lock<std::mutex>& lock);
+  void ensure_carrier();
 
   Channel& channel_;
   std::mutex mutex_;

@@ -43,9 +43,21 @@ void Messages::post(PendingMessage pending) {
   Message& message = pending.message;
   const auto peer = static_cast<std::size_t>(message.peer);
   const bool is_send = message.call.kind() == Kind::Send;
-  message.call.number(is_send ? sent_messages_[peer]++ : received_messages_[peer]++);
+  std::uint64_t& count = (is_send ? sent_messages_ : received_messages_)[peer];
+  if (count == 0) reserve_envelopes(message.peer, message.call.kind());
+  message.call.number(count++);
   pending.posted = std::chrono::steady_clock::now();
   pending_.push_back(std::move(pending));
+}
+
+void Messages::reserve_envelopes(int peer, Kind kind) {
+  const int me = channel_.index();
+  try {
+    kind == Kind::Send ? channel_.reserve_envelopes(me, peer)
+                       : channel_.reserve_envelopes(peer, me);
+  } catch (const CommError& error) {
+    channel_.fail(error);
+  }
 }
 
 bool Messages::send_part(PendingMessage& pending) {
@@ -78,7 +90,9 @@ void Messages::make_room(PendingMessage& pending, const Envelope& envelope) {
   Message& message = pending.message;
   const std::size_t bytes = std::min(std::size_t{envelope.bytes}, sizeof(TensorHead));
   try {
-    message.region = message.place_for({envelope.data(), bytes});
+    message.memory = message.place_for({envelope.data(), bytes});
+    message.region = comm::Region::whole(message.memory.data_ptr(),
+                                         static_cast<std::int64_t>(message.memory.nbytes()));
   } catch (const CommError& error) {
     channel_.fail(error);
   }
@@ -138,9 +152,8 @@ bool Messages::progress() {
       ++pending;
       continue;
     }
-    const auto on_end = std::move(pending->on_end);
+    ended_.push_back({std::move(pending->on_end), nullptr});
     pending = pending_.erase(pending);
-    on_end(nullptr);
   }
   return moved;
 }
@@ -163,9 +176,8 @@ void Messages::check_peers() {
 }
 
 void Messages::fail_all(const std::exception_ptr& error) {
-  std::list<PendingMessage> failed = std::move(pending_);
+  for (PendingMessage& pending : pending_) ended_.push_back({std::move(pending.on_end), error});
   pending_.clear();
-  for (PendingMessage& pending : failed) pending.on_end(error);
 }
 
 }  // namespace tegula::inner::shm

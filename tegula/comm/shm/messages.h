@@ -11,6 +11,7 @@
 #include <exception>
 #include <functional>
 #include <list>
+#include <utility>
 #include <vector>
 
 #include "tegula/comm/message.h"
@@ -21,12 +22,18 @@ namespace tegula::inner::shm {
 // One send or recv under way.
 struct PendingMessage {
   comm::Message message;
-  // Called once, on the thread that finished it; null on success.
+  // Called once, by whom take_ended() gives it to; null on success. Does not throw.
   std::function<void(std::exception_ptr)> on_end;
 
   std::int64_t moved = 0;  // bytes, those of the head included
   bool has_begun = false;
   std::chrono::steady_clock::time_point posted{};
+};
+
+// One that has ended, and with which error.
+struct EndedMessage {
+  std::function<void(std::exception_ptr)> on_end;
+  std::exception_ptr error;
 };
 
 class Messages {
@@ -46,15 +53,19 @@ class Messages {
   // Makes a nap() of another thread end.
   void wake() { channel_.ring(channel_.index()); }
   void fail_all(const std::exception_ptr& error);
+  // What ended since it was last asked for. Nobody has been told yet: who is may post again.
+  std::vector<EndedMessage> take_ended() { return std::exchange(ended_, {}); }
 
  private:
   bool advance(PendingMessage& pending);
   bool send_part(PendingMessage& pending);
   bool receive_part(PendingMessage& pending);
   void make_room(PendingMessage& pending, const Envelope& envelope);
+  void reserve_envelopes(int peer, Kind kind);
 
   Channel& channel_;
   std::list<PendingMessage> pending_;
+  std::vector<EndedMessage> ended_;
   std::vector<std::uint64_t> sent_parts_, received_parts_;        // per peer
   std::vector<std::uint64_t> sent_messages_, received_messages_;  // per peer
   std::atomic<std::uint32_t> bell_seen_ = 0;

@@ -33,6 +33,11 @@ inline Bytes window_for(int parts) { return kSlot / std::max(parts, 1) / kLine *
 // Where in the slot of `from` the part for `to` stands: its own part takes no room.
 inline Bytes part_of(int from, int to, Bytes window) { return (to < from ? to : to - 1) * window; }
 
+// The same in my slot.
+inline std::byte* part_for(Channel& channel, int to, Bytes window) {
+  return channel.my_slot((channel.size() - 1) * window) + part_of(channel.index(), to, window);
+}
+
 // Posts a round of a call; the first one compares fingerprints.
 inline void meet(Channel& channel, Bytes begin) {
   if (begin == 0) {
@@ -63,7 +68,14 @@ class ExposedMemory {
   template <class Read>
   void read(Read read) {
     channel_.begin_reading();
-    read();
+    try {
+      read();
+    } catch (...) {
+      // In this order: who has not begun to read my memory shall not begin any more.
+      channel_.break_by_current_error();
+      channel_.end_reading();
+      throw;
+    }
     channel_.end_reading();
     channel_.advance();
   }

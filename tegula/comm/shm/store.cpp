@@ -10,11 +10,15 @@ std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), t
 
 }  // namespace
 
-BoardStore::BoardStore(std::shared_ptr<Board> board, std::string prefix, std::uint32_t epoch)
-    : board_(std::move(board)), prefix_(std::move(prefix)), epoch_(epoch) {}
+BoardStore::BoardStore(std::shared_ptr<Board> board, std::string prefix, std::vector<int> members,
+                       std::uint32_t epoch)
+    : board_(std::move(board)),
+      prefix_(std::move(prefix)),
+      members_(std::move(members)),
+      epoch_(epoch) {}
 
 c10::intrusive_ptr<c10d::Store> BoardStore::clone() {
-  return c10::make_intrusive<BoardStore>(board_, prefix_, epoch_);
+  return c10::make_intrusive<BoardStore>(board_, prefix_, members_, epoch_);
 }
 
 void BoardStore::set(const std::string& key, const std::vector<uint8_t>& value) {
@@ -47,7 +51,7 @@ bool BoardStore::check(const std::vector<std::string>& keys) {
 
 void BoardStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
 
-// Ends early if the world is broken or has lost a rank, who may be the one to set the key.
+// Ends early if the world is broken or has lost a member, who may be the one to set the key.
 void BoardStore::wait(const std::vector<std::string>& keys,
                       const std::chrono::milliseconds& timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -55,9 +59,13 @@ void BoardStore::wait(const std::vector<std::string>& keys,
     const std::uint32_t seen = board_->version();
     if (check(keys)) return;
     if (board_->fault(epoch_).raised()) throw board_->fault(epoch_).error();
-    for (int rank = 0; rank < board_->ranks(); ++rank) {
-      TORCH_CHECK(rank == board_->joined_as() || board_->presence(rank) != Presence::Dead, "rank ",
-                  rank, " of this host died");
+    for (int rank : members_) {
+      if (rank == board_->joined_as()) continue;
+      const Presence presence = board_->presence(rank);
+      const bool is_gone = presence == Presence::Dead || presence == Presence::Left;
+      // asked again: it may have set the key and left since
+      TORCH_CHECK(!is_gone || check(keys), "rank ", rank, " of this host ",
+                  presence == Presence::Dead ? "died" : "left");
     }
     TORCH_CHECK(timeout == kNoTimeout || std::chrono::steady_clock::now() < deadline,
                 "timed out waiting for a key of another rank: ", keys.front());

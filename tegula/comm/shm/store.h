@@ -25,8 +25,10 @@ struct ClonedStore<Store> : Store {};
 
 class BoardStore final : public ClonedStore<c10d::Store> {
  public:
-  // Keys are kept apart from others' by the prefix. Waiting ends with the epoch's fault.
-  BoardStore(std::shared_ptr<Board> board, std::string prefix, std::uint32_t epoch);
+  // Keys are kept apart from others' by the prefix. `members` are the ranks on the board that set
+  // them: a wait ends with an error if one of these is gone, or with the epoch's fault.
+  BoardStore(std::shared_ptr<Board> board, std::string prefix, std::vector<int> members,
+             std::uint32_t epoch);
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
@@ -44,6 +46,7 @@ class BoardStore final : public ClonedStore<c10d::Store> {
  private:
   std::shared_ptr<Board> board_;
   std::string prefix_;
+  std::vector<int> members_;
   std::uint32_t epoch_;
 };
 
