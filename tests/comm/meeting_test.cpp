@@ -15,11 +15,13 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "tegula/base/descriptor.h"
 #include "tegula/base/random_bytes.h"
+#include "tegula/base/sha256.h"
 #include "tests/comm/child.h"
 
 namespace tegula::inner::shm {
@@ -28,7 +30,18 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLong = 300s;
-constexpr std::size_t kPacketBytes = 56;
+
+// A packet, as peers send it.
+struct Packet {
+  std::uint32_t kind;
+  std::int32_t rank;
+  char nonce[16];
+  char proof[32];
+};
+constexpr std::size_t kPacketBytes = sizeof(Packet);
+constexpr std::uint32_t kHello = 0x7465'6701;
+constexpr std::uint32_t kChallenge = kHello + 1;
+constexpr std::uint32_t kProof = kHello + 2;
 
 std::string new_job() { return in_hex(random_bytes(16)); }
 
@@ -238,12 +251,85 @@ TEST(Meeting, AProcessThatDoesNotKnowTheJobIsNotBelieved) {
         std::this_thread::sleep_for(1ms);
         continue;
       }
-      const std::string answer = std::string("\x02\x67\x65\x74", 4) + random_bytes(52);
-      send(guest.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+      const Packet answer{kChallenge, 1, {}, {}};
+      send(guest.get(), &answer, sizeof(answer), MSG_NOSIGNAL);
     }
   });
   Child one([&] { meet_on_host(job, 1, 2, 500ms); });
   expect_told(one, "seen    a process that does not know this job");
+}
+
+// The next packet; nothing if the peer closes.
+std::optional<Packet> next_packet(const Descriptor& socket) {
+  Packet packet{};
+  for (;;) {
+    const ssize_t count = recv(socket.get(), &packet, sizeof(packet), 0);
+    if (count == static_cast<ssize_t>(sizeof(packet))) return packet;
+    if (count == 0 || errno != EAGAIN) return std::nullopt;
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+TEST(Meeting, AGuestThatDoesNotKnowTheJobGetsNothing) {
+  const std::string job = new_job();
+  Child zero([&] { attend(job, 0, 2); });
+  for (const bool reflects : {false, true}) {
+    const Descriptor guest = connected_to(meeting_name(job));
+    const Packet hello{kHello, 1, {}, {}};
+    send(guest.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
+    const std::optional<Packet> challenge = next_packet(guest);
+    ASSERT_TRUE(challenge && challenge->kind == kChallenge);
+    Packet proof{kProof, 1, {}, {}};
+    if (reflects) std::memcpy(proof.proof, challenge->proof, sizeof(proof.proof));
+    send(guest.get(), &proof, sizeof(proof), MSG_NOSIGNAL);
+    EXPECT_FALSE(next_packet(guest));
+  }
+  Child one([&] { attend(job, 1, 2); });
+  EXPECT_EQ(one.outcome(), "");
+  EXPECT_EQ(zero.outcome(), "");
+}
+
+// Plays rank 0 up to the proof that it knows the job.
+void prove_to(const Descriptor& guest, const std::string& job) {
+  const std::optional<Packet> hello = next_packet(guest);
+  if (!hello) throw std::runtime_error("the guest is gone");
+  Packet challenge{kChallenge, hello->rank, {}, {}};
+  const std::string key = hmac_sha256(job, "tegula proof");
+  const std::string said = "host " + std::to_string(hello->rank) + " " +
+                           std::string(hello->nonce, sizeof(hello->nonce)) +
+                           std::string(challenge.nonce, sizeof(challenge.nonce));
+  hmac_sha256(key, said).copy(challenge.proof, sizeof(challenge.proof));
+  send(guest.get(), &challenge, sizeof(challenge), MSG_NOSIGNAL);
+}
+
+TEST(Meeting, ARankZeroThatEndsMeanwhileIsAnErrorAtOnce) {
+  const std::string job = new_job();
+  Descriptor listener = listening_at(meeting_name(job), 5);
+  Child one([&] {
+    listener = Descriptor();  // closed in this process
+    meet_on_host(job, 1, 2, kLong);
+  });
+  Descriptor guest(-1);
+  while (guest.get() < 0) guest = Descriptor(accept(listener.get(), nullptr, nullptr));
+  prove_to(guest, job);
+  next_packet(guest);
+  listener = Descriptor();
+  guest = Descriptor();
+  EXPECT_EQ(one.outcome(),
+            "tegula: rank 0 of this host ended when the ranks met\n  hint    look at that rank's "
+            "output; give every process its own rank");
+}
+
+TEST(Meeting, ARankZeroThatIsStoppedForAWhileDoesNotMatter) {
+  const std::string job = new_job();
+  Child zero([&] { attend(job, 0, 2); });
+  connected_to(meeting_name(job));
+  kill(zero.id(), SIGSTOP);
+  Child one([&] { attend(job, 1, 2); });
+  std::this_thread::sleep_for(50ms);
+  kill(zero.id(), SIGCONT);
+  EXPECT_EQ(one.outcome(), "");
+  EXPECT_EQ(zero.outcome(), "");
 }
 
 TEST(Meeting, ASocketOfAnotherUserIsNotBelieved) {
