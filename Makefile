@@ -11,11 +11,14 @@
 #   make format    rewrite sources with clang-format
 #   make clean     remove the build of PRESET (the downloaded libtorch stays)
 #
-# PRESET picks the kind of build: dev (default), debug, asan, tsan, core.
+# PRESET picks the kind of build: dev (default), debug, asan, tsan, core. Set-up installs what is missing:
+# Debian packages if it is root, saying which, and Python packages under build/. SETUP=no installs nothing and
+# names what is missing.
 
 PRESET ?= dev
 GROUP ?= all
 BUILD := build/$(PRESET)
+export SETUP ?= yes
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 

@@ -106,9 +106,16 @@ int slurm_local_size(const Reader& reader, int size) {
   return std::atoi(counts.c_str());
 }
 
+int port(const std::string& text) {
+  if (const std::optional<int> port = launch::port_in(text)) return *port;
+  throw UsageError("the environment variable " + std::string(launch::kStorePort) + " is no port")
+      .fact("value", text)
+      .hint("ports are 1 ... 65535");
+}
+
 void read_store(const Reader& reader, Place& place) {
   place.store_host = reader.text(launch::kStoreHost);
-  place.store_port = reader.number_or(launch::kStorePort, 0);
+  if (reader.has(launch::kStorePort)) place.store_port = port(reader.text(launch::kStorePort));
   place.launcher_has_store = reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
 }
 
@@ -133,12 +140,13 @@ Place place_in(const Variables& variables) {
   if (reader.has(launch::kTimeout)) {
     place.timeout = std::chrono::seconds(reader.number(launch::kTimeout));
   }
+  place.secret = launch::secret_of(variables(launch::kSecret), variables(launch::kSecretFile));
   for (const Launcher& launcher : kLaunchers) {
     if (!reader.has(launcher.rank) || !reader.has(launcher.size)) continue;
     place.launcher = launcher.name;
     place.rank = reader.number(launcher.rank);
     place.size = reader.number(launcher.size);
-    place.job = job_of(reader, launcher);
+    place.job = job_of(reader, launcher) + "|" + place.secret;
     const bool is_slurm = launcher.local_size == nullptr;
     place.local_size = is_slurm ? slurm_local_size(reader, place.size)
                                 : reader.number_or(launcher.local_size, place.size);

@@ -14,8 +14,10 @@ struct Place {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  // The same on all ranks of the job on this host, and on no other job's.
+  // The same on all ranks of the job on this host, and on no other job's. It holds the secret, so
+  // that it cannot be guessed where there is one, and is not to be shown.
   std::string job;
+  std::string secret;  // the same on all hosts; empty: none
   // Where ranks of several hosts find each other; port 0: not said.
   std::string store_host;
   int store_port = 0;
@@ -29,7 +31,7 @@ struct Place {
 using Variables = std::function<const char*(const char* name)>;
 
 // Tried in order: tegula run, torchrun, Open MPI, MPICH, Slurm; else one rank alone. UsageError if
-// a variable is not a number or the numbers do not fit each other.
+// a variable is not a number, the numbers do not fit each other, or the secret is not one.
 Place place_in(const Variables& variables);
 // The process's own environment.
 Place place_in_environment();

@@ -2,9 +2,8 @@
 // demand by their members, each over the engine that fits where they are.
 #include "tegula/comm/world.h"
 
-#include <unistd.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -12,10 +11,11 @@
 #include <set>
 
 #include "tegula/base/error.h"
-#include "tegula/base/launch.h"
+#include "tegula/base/log.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/engines.h"
 #include "tegula/comm/environment.h"
+#include "tegula/comm/hosts.h"
 #include "tegula/comm/shm/engine.h"
 #include "tegula/comm/shm/meeting.h"
 #include "tegula/comm/shm/store.h"
@@ -126,48 +126,16 @@ std::shared_ptr<Engine> new_engine(const WorldState& world, const std::string& b
       .hint("choose shm, gloo, mpi or nccl");
 }
 
-// --- worlds of several hosts ------------------------------------------------------------------
-
-c10::intrusive_ptr<c10d::Store> connect_store(const Place& place,
-                                              std::chrono::milliseconds timeout) {
-  if (place.store_host.empty() || place.store_port == 0) {
-    throw UsageError("ranks on several hosts need a place to find each other")
-        .fact("launcher", place.launcher)
-        .hint(std::string("set ") + launch::kStoreHost + " and " + launch::kStorePort +
-              " to a host and a free port of rank 0");
-  }
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(place.store_port);
-  options.isServer = place.rank == 0 && !place.launcher_has_store;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  options.useLibUV = false;  // not in every libtorch
-  return c10::make_intrusive<c10d::TCPStore>(place.store_host, options);
-}
-
-}  // namespace
-
-std::string host_identity() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  char space[256] = {};
-  if (readlink("/proc/self/ns/net", space, sizeof(space) - 1) < 0) space[0] = '\0';
-  return std::string(name) + " " + space;
-}
-
-namespace {
-
-std::vector<int> ranks_on_hosts(const WorldState& world) {
-  const std::string mine = host_identity();
-  world.store->set("host/" + std::to_string(world.rank),
-                   mine + "#" + std::to_string(world.local_rank));
-  std::vector<int> places;
-  for (int rank = 0; rank < world.size; ++rank) {
-    const std::string text = world.store->get_to_str("host/" + std::to_string(rank));
-    const std::size_t mark = text.rfind('#');
-    places.push_back(text.substr(0, mark) == mine ? std::stoi(text.substr(mark + 1)) : -1);
-  }
-  return places;
+// Under tegula run the ranks share the cores out.
+void warn_of_threads(const WorldState& world, const std::string& launcher) {
+  if (world.rank != 0 || world.local_size == 1 || launcher == "tegula run") return;
+  const int threads = at::get_num_threads();
+  const int cores = world.board->processors();
+  if (threads == 1 || threads * world.local_size <= cores) return;
+  log_line(LogLevel::Warn,
+           "tegula: " + std::to_string(world.local_size) + " ranks with " +
+               std::to_string(threads) + " threads each share " + counted(cores, "core", "cores") +
+               "; set OMP_NUM_THREADS=" + std::to_string(std::max(1, cores / world.local_size)));
 }
 
 // The ranks of a job make its worlds in the same order, and those of one number meet. The count
@@ -176,10 +144,6 @@ int next_world_number() {
   static std::atomic<int> made = 0;
   return made++;
 }
-
-}  // namespace
-
-namespace {
 
 GroupSlot& slot_for(WorldState& world, const std::string& key) {
   const std::lock_guard<std::mutex> lock(world.mutex);
@@ -240,6 +204,7 @@ std::size_t next_slot() {
 using comm::WorldState;
 
 World World::from_env(const WorldOptions& options) {
+  log_level();  // a wrong one is an error now rather than a silence later
   const comm::Place place = comm::place_in_environment();
   auto state = make_shared_at_home<WorldState>();
   state->rank = place.rank;
@@ -248,7 +213,8 @@ World World::from_env(const WorldOptions& options) {
   state->local_size = place.local_size;
   state->backend = options.backend.empty() ? place.backend : options.backend;
   state->timeout = options.timeout.value_or(place.timeout.value_or(comm::kDefaultTimeout));
-  const std::string world_name = "world " + std::to_string(comm::next_world_number());
+  const int number = comm::next_world_number();
+  const std::string world_name = "world " + std::to_string(number);
   if (place.size == 1) {
     state->board = shm::Board::for_threads(1);
     state->board->join(0);
@@ -257,13 +223,11 @@ World World::from_env(const WorldOptions& options) {
                                    state->timeout));
   }
   if (place.local_size < place.size) {
-    state->store = c10::make_intrusive<c10d::PrefixStore>(
-        world_name, comm::connect_store(place, state->timeout));
-    state->rendezvous_host = place.store_host;
-    state->board_ranks = comm::ranks_on_hosts(*state);
+    comm::find_hosts(*state, place, world_name);
   } else {
     state->board_ranks = comm::counted_up(place.size);
   }
+  if (number == 0) comm::warn_of_threads(*state, place.launcher);
   return World(state);
 }
 

@@ -95,6 +95,29 @@ TEST(Environment, MpiAndSlurmAreUnderstood) {
   EXPECT_NE(open_mpi.job, slurm.job);
 }
 
+TEST(Environment, TheSecretIsPartOfTheJobUnderAnyLauncher) {
+  const std::map<std::string, std::string> without = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+  auto with = without;
+  with["TEGULA_SECRET"] = " what only the ranks know\n";
+  EXPECT_EQ(place(without).secret, "");
+  EXPECT_EQ(place(with).secret, "what only the ranks know");
+  EXPECT_NE(place(without).job, place(with).job);
+  with["TEGULA_SECRET"] = "too short";
+  EXPECT_THROW(place(with), UsageError);
+}
+
+TEST(Environment, PortsThatDoNotExistAreRefused) {
+  for (const char* port : {"65536", "0", "-1", "x", "29500x", ""}) {
+    try {
+      place({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", port}});
+      ADD_FAILURE() << port << " was taken";
+    } catch (const UsageError& error) {
+      EXPECT_EQ(error.sentence(), "the environment variable MASTER_PORT is no port");
+    }
+  }
+}
+
 TEST(Environment, WhatDoesNotFitIsRefused) {
   EXPECT_THROW(place({{"RANK", "two"}, {"WORLD_SIZE", "4"}}), UsageError);
   EXPECT_THROW(place({{"RANK", "-1"}, {"WORLD_SIZE", "4"}}), UsageError);

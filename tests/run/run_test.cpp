@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <sched.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -159,6 +162,132 @@ TEST(Run, SignalsArePassedOn) {
       << result.out;
 }
 
+TEST(Run, ATerminatedLauncherLetsRanksEndAndKillsThoseThatDoNot) {
+  const RunOptions options = shell(
+      2,
+      "if [ $TEGULA_RANK = 1 ]; then trap '' TERM; else trap 'echo in order; exit 0' TERM; fi; "
+      "echo ready; while :; do sleep 0.05; done");
+  const Result result = launch(options, [](pid_t launcher) {
+    wait_until([] {
+      const std::string out = text_of(out_file());
+      return contains(out, "[0] ready") && contains(out, "[1] ready");
+    });
+    kill(launcher, SIGTERM);
+  });
+  EXPECT_EQ(result.code, 128 + SIGTERM);
+  EXPECT_TRUE(contains(result.out, "[0] in order")) << result.out;
+}
+
+TEST(Run, ALineWithoutAnEndIsPrintedInParts) {
+  const Result result = launch(shell(1, "head -c 200000 /dev/zero | tr '\\0' x"));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), 'x'), 200000);
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 4);
+}
+
+TEST(Run, RanksShareTheCoresOut) {
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof(cores), &cores);
+  const int ranks = CPU_COUNT(&cores) + 1;
+  unsetenv("OMP_NUM_THREADS");
+  Result result = launch(shell(ranks, "echo threads $OMP_NUM_THREADS"));
+  EXPECT_TRUE(contains(result.out, "[0] threads 1\n")) << result.out;
+  EXPECT_TRUE(contains(result.err, "tegula run: 1 thread per rank (")) << result.err;
+  EXPECT_EQ(result.err.find("per rank"), result.err.rfind("per rank")) << result.err;
+
+  result = launch(shell(1, "echo threads ${OMP_NUM_THREADS:-all}"));
+  EXPECT_EQ(result.out, "[0] threads all\n");
+  EXPECT_EQ(result.err, "");
+
+  setenv("OMP_NUM_THREADS", "7", 1);
+  result = launch(shell(2, "echo threads $OMP_NUM_THREADS"));
+  unsetenv("OMP_NUM_THREADS");
+  EXPECT_TRUE(contains(result.out, "[1] threads 7\n")) << result.out;
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Run, WhatTheLauncherSaysOfItselfCanBeSwitchedOff) {
+  unsetenv("OMP_NUM_THREADS");
+  setenv("TEGULA_LOG", "warn", 1);
+  const Result result = launch(shell(2, "true"));
+  setenv("TEGULA_LOG", "loud", 1);
+  EXPECT_THROW(run(shell(2, "true")), UsageError);
+  unsetenv("TEGULA_LOG");
+  EXPECT_EQ(result.err, "");
+}
+
+// The secret that rank 0 was given.
+std::string secret_in(const RunOptions& options) {
+  const Result result = launch(options);
+  const std::string mark = "[0] secret ";
+  const std::size_t begin = result.out.find(mark) + mark.size();
+  return result.out.substr(begin, result.out.find('\n', begin) - begin);
+}
+
+TEST(Run, RanksOfOneNodeGetASecretThatNoOtherJobHas) {
+  const RunOptions options = shell(2, "echo secret $TEGULA_SECRET");
+  const std::string first = secret_in(options);
+  EXPECT_EQ(first.size(), 64U) << first;
+  EXPECT_NE(first, secret_in(options));
+}
+
+TEST(Run, ASecretCanBeGivenByFileOrEnvironment) {
+  const std::string file = scratch_file("secret");
+  std::ofstream(file) << "what only the ranks know\n";
+  chmod(file.c_str(), 0600);
+  RunOptions options = shell(1, "echo secret $TEGULA_SECRET$TEGULA_SECRET_FILE");
+  setenv("TEGULA_SECRET_FILE", file.c_str(), 1);
+  EXPECT_EQ(secret_in(options), "what only the ranks know");
+  setenv("TEGULA_SECRET", "another one, of the environment", 1);
+  EXPECT_EQ(secret_in(options), "another one, of the environment");
+  options.secret_file = file;
+  EXPECT_EQ(secret_in(options), "what only the ranks know");
+  unsetenv("TEGULA_SECRET");
+  unsetenv("TEGULA_SECRET_FILE");
+  options.secret_file = "";
+  options.nodes = 2;
+  options.rendezvous = "localhost:1234";
+  EXPECT_EQ(secret_in(options), "");
+}
+
+// What the options are refused with.
+std::string refusal_of(const RunOptions& options) {
+  try {
+    run(options);
+  } catch (const UsageError& error) {
+    return error.sentence();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Run, ASecretThatOthersCanReadOrGuessIsRefused) {
+  const std::string file = scratch_file("secret");
+  std::ofstream(file) << "what only the ranks know\n";
+  RunOptions options = shell(1, "true");
+  options.secret_file = file;
+  chmod(file.c_str(), 0640);
+  EXPECT_EQ(refusal_of(options), "the file with the job's secret is open to other users");
+  std::ofstream(file, std::ios::trunc) << "short\n";
+  chmod(file.c_str(), 0600);
+  EXPECT_EQ(refusal_of(options), "the job's secret has fewer than 16 characters");
+  options.secret_file = "/no/such/file";
+  EXPECT_EQ(refusal_of(options), "cannot read the job's secret: No such file or directory");
+}
+
+TEST(Run, TheRendezvousMayBeAnAddressWithColons) {
+  RunOptions options = shell(1, "echo at $MASTER_ADDR port $MASTER_PORT");
+  options.nodes = 2;
+  options.rendezvous = "[::1]:29500";
+  EXPECT_EQ(launch(options).out, "[0] at ::1 port 29500\n");
+  options.rendezvous = "host0:29500";
+  EXPECT_EQ(launch(options).out, "[0] at host0 port 29500\n");
+  for (const char* wrong :
+       {"::1:29500", "host:0", "host:65536", "host:", ":29500", "[]:1", "host:1x"}) {
+    options.rendezvous = wrong;
+    EXPECT_EQ(refusal_of(options), "cannot read the rendezvous \"" + std::string(wrong) + "\"");
+  }
+}
+
 std::vector<pid_t> numbers_in(const std::string& file) {
   std::istringstream text(text_of(file));
   std::vector<pid_t> numbers;
@@ -201,14 +330,33 @@ TEST(Run, AProgramThatIsNotThereIsNamed) {
       << result.err;
 }
 
-TEST(Run, OptionsThatDoNotFitAreRefused) {
-  EXPECT_THROW(run({}), UsageError);
+TEST(Run, MpiAcrossNodesIsForMpirun) {
   RunOptions options = shell(1, "true");
   options.nodes = 2;
-  EXPECT_THROW(run(options), UsageError);
   options.rendezvous = "localhost:1234";
+  options.backend = "mpi";
+  EXPECT_EQ(refusal_of(options), "tegula run starts MPI ranks on one node only");
+}
+
+TEST(Run, OptionsThatDoNotFitAreRefused) {
+  EXPECT_EQ(refusal_of({}), "there is nothing to run");
+  RunOptions options = shell(0, "true");
+  EXPECT_EQ(refusal_of(options), "cannot run 0 ranks");
+  options = shell(1, "true");
+  options.max_restarts = -1;
+  EXPECT_EQ(refusal_of(options), "cannot restart -1 times");
+  options = shell(1, "true");
+  options.timeout = 0;
+  EXPECT_EQ(refusal_of(options), "a rank cannot wait 0 seconds");
+  options = shell(1, "true");
+  options.nodes = 2;
+  EXPECT_EQ(refusal_of(options), "ranks on several nodes need a place to find each other");
+  options.rendezvous = "localhost:1234";
+  options.max_restarts = 1;
+  EXPECT_EQ(refusal_of(options),
+            "ranks on several nodes cannot be restarted: each node would do so by itself");
   options.node_rank = 2;
-  EXPECT_THROW(run(options), UsageError);
+  EXPECT_EQ(refusal_of(options), "there is no node 2 among 2");
 }
 
 }  // namespace

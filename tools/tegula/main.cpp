@@ -6,7 +6,6 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tools/tegula/commands.h"
-#include "tools/tegula/mpi_nodes.h"
 #include "tools/tegula/run.h"
 
 namespace {
@@ -24,15 +23,6 @@ std::string sentence_of(const CLI::ParseError& error, const CLI::App& app, int a
   }
   std::string text = error.what();
   return text.substr(0, text.find('\n'));
-}
-
-// switchboard, host, and the words of a command for that host's shell.
-int run_agent(const std::vector<std::string>& words) {
-  if (words.size() < 3)
-    throw tegula::UsageError("an agent needs a host and a command")
-        .hint("mpirun calls it, not you");
-  return tegula::cli::run_mpi_agent(words[0], words[1],
-                                    tegula::join({words.begin() + 2, words.end()}, " "));
 }
 
 int run_command(int argc, char** argv) {
@@ -74,13 +64,17 @@ int run_command(int argc, char** argv) {
   tegula::cli::RunOptions run;
   CLI::App* run_command = app.add_subcommand("run", "Run a program as the ranks of a job");
   run_command->add_option("-n,--ranks", run.ranks, "Ranks on this host")->capture_default_str();
-  run_command->add_option("--backend", run.backend, "shm, gloo or mpi; otherwise Tegula chooses")
+  run_command
+      ->add_option("--backend", run.backend,
+                   "shm, gloo or mpi (on one host); otherwise Tegula chooses")
       ->check(CLI::IsMember({"shm", "gloo", "mpi"}));
   run_command->add_option("--nodes", run.nodes, "Hosts; this command runs on each of them")
       ->capture_default_str();
   run_command->add_option("--node-rank", run.node_rank, "Which of the hosts this is, from 0")
       ->capture_default_str();
   run_command->add_option("--rendezvous", run.rendezvous, "host:port, a free port of host 0");
+  run_command->add_option("--secret-file", run.secret_file,
+                          "Holds a text that the ranks of all hosts know and nobody else does");
   run_command->add_option("--timeout", run.timeout, "Seconds that a rank waits for another (300)");
   run_command
       ->add_option("--max-restarts", run.max_restarts, "Restart all ranks so often when one fails")
@@ -88,11 +82,6 @@ int run_command(int argc, char** argv) {
   run_command->prefix_command();
   run_command->footer(
       "The program and its arguments come last: tegula run -n 4 ./prog --its-own-option");
-
-  std::vector<std::string> agent;
-  CLI::App* agent_command =
-      app.add_subcommand("mpi-agent", "Called by mpirun to reach another host")->group("");
-  agent_command->prefix_command();
 
   tegula::cli::BenchCall bench;
   CLI::App* bench_command =
@@ -115,7 +104,6 @@ int run_command(int argc, char** argv) {
     run.command = run_command->remaining();
     return tegula::cli::run(run);
   }
-  if (agent_command->parsed()) return run_agent(agent_command->remaining());
   bench.arguments = bench_command->remaining();
   return tegula::cli::run_bench(bench);
 }

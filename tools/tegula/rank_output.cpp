@@ -8,6 +8,7 @@ namespace tegula::cli {
 namespace {
 
 constexpr std::size_t kRemembered = 100;
+constexpr std::size_t kLongestLine = std::size_t{64} << 10;
 constexpr int kColours[] = {36, 33, 32, 35, 34, 31};
 
 constexpr const char* kEraseRest = "\033[K";  // up to the end of the terminal's line
@@ -35,6 +36,7 @@ void RankOutput::add(std::string_view bytes) {
       shown_ = std::exchange(rest_, {});
     } else {
       rest_ += c;
+      if (rest_.size() == kLongestLine) print(std::exchange(rest_, {}));
     }
   }
   std::fflush(to_);

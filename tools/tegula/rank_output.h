@@ -8,7 +8,8 @@
 
 namespace tegula::cli {
 
-// One stream of one rank: prints whole lines with a prefix and remembers the last ones. On a
+// One stream of one rank: prints whole lines with a prefix and remembers the last ones; lines of
+// more than 64 KiB are broken, so that a rank that ends none takes no more memory than that. On a
 // terminal, a line that ends with a carriage return is shown until the next one is there.
 class RankOutput {
  public:

@@ -4,11 +4,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -18,9 +20,9 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/launch.h"
+#include "tegula/base/log.h"
+#include "tegula/base/random_bytes.h"
 #include "tegula/base/text.h"
-#include "tools/tegula/mpi_nodes.h"
-#include "tools/tegula/random_name.h"
 #include "tools/tegula/rank_output.h"
 
 namespace tegula::cli {
@@ -34,7 +36,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kGrace = 3s;  // from asking ranks to end to killing them
 constexpr int kCannotStart = 127;
-constexpr int kUsualTimeout = 300;  // seconds
+constexpr const char* kThreads = "OMP_NUM_THREADS";
 
 struct Rank {
   int number;
@@ -45,9 +47,30 @@ struct Rank {
   int code = 0;
 };
 
-void check(const RunOptions& options) {
-  if (options.command.empty())
-    throw UsageError("there is nothing to run").hint("tegula run -n 4 ./prog");
+struct Rendezvous {
+  std::string host;
+  int port = 0;
+};
+
+// host:port, or [address]:port where the address has colons itself.
+Rendezvous rendezvous_in(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) {
+    throw UsageError("ranks on several nodes need a place to find each other")
+        .hint("--rendezvous host:port, a free port of node 0, the same on every node");
+  }
+  std::string host = text.substr(0, colon);
+  const bool is_bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (is_bracketed) host = host.substr(1, host.size() - 2);
+  const std::optional<int> port = launch::port_in(std::string_view(text).substr(colon + 1));
+  if (!port || host.empty() || (!is_bracketed && host.find(':') != std::string::npos)) {
+    throw UsageError("cannot read the rendezvous " + in_quotes(text))
+        .hint("--rendezvous host:port or [address]:port, with a port of 1 ... 65535");
+  }
+  return {host, *port};
+}
+
+void check_numbers(const RunOptions& options) {
   if (options.ranks < 1)
     throw UsageError("cannot run " + std::to_string(options.ranks) + " ranks").hint("-n 1 or more");
   if (options.node_rank < 0 || options.node_rank >= options.nodes) {
@@ -55,48 +78,87 @@ void check(const RunOptions& options) {
                      std::to_string(options.nodes))
         .hint("--node-rank is 0 ... nodes - 1");
   }
-  if (options.nodes > 1 && options.rendezvous.find(':') == std::string::npos) {
-    throw UsageError("ranks on several nodes need a place to find each other")
-        .hint("--rendezvous host:port, a free port of node 0, the same on every node");
+  if (options.timeout && *options.timeout < 1) {
+    throw UsageError("a rank cannot wait " + std::to_string(*options.timeout) + " seconds")
+        .hint("--timeout 1 or more");
+  }
+  if (options.max_restarts < 0) {
+    throw UsageError("cannot restart " + std::to_string(options.max_restarts) + " times")
+        .hint("--max-restarts 0 or more");
   }
 }
 
-void set_rendezvous(const RunOptions& options) {
+void check_nodes(const RunOptions& options) {
   if (options.nodes == 1) return;
-  const std::size_t colon = options.rendezvous.rfind(':');
-  launch::set_variable(launch::kStoreHost, options.rendezvous.substr(0, colon));
-  launch::set_variable(launch::kStorePort, options.rendezvous.substr(colon + 1));
+  if (options.backend == "mpi") {
+    throw UsageError("tegula run starts MPI ranks on one node only")
+        .hint("start them on several by mpirun or srun; docs/ranks.md says how");
+  }
+  if (options.max_restarts > 0) {
+    throw UsageError("ranks on several nodes cannot be restarted: each node would do so by itself")
+        .hint("leave --max-restarts out, and start the job anew on every node");
+  }
+  rendezvous_in(options.rendezvous);
+}
+
+void check(const RunOptions& options) {
+  log_level();
+  if (options.command.empty())
+    throw UsageError("there is nothing to run").hint("tegula run -n 4 ./prog");
+  check_numbers(options);
+  check_nodes(options);
+}
+
+// Ranks of several nodes have one only if it is given: the launchers do not know of each other.
+std::string secret_for(const RunOptions& options) {
+  const std::string given =
+      options.secret_file.empty()
+          ? launch::secret_of(std::getenv(launch::kSecret), std::getenv(launch::kSecretFile))
+          : launch::secret_of(nullptr, options.secret_file.c_str());
+  return given.empty() && options.nodes == 1 ? in_hex(random_bytes(32)) : given;
+}
+
+// libtorch would use all cores in every rank.
+void share_cores_out(int ranks) {
+  cpu_set_t cores;
+  if (ranks == 1 || std::getenv(kThreads) != nullptr ||
+      sched_getaffinity(0, sizeof(cores), &cores) != 0) {
+    return;
+  }
+  const int threads = std::max(1, CPU_COUNT(&cores) / ranks);
+  launch::set_variable(kThreads, std::to_string(threads));
+  log_line(LogLevel::Info, "tegula run: " + counted(threads, "thread", "threads") + " per rank (" +
+                               counted(CPU_COUNT(&cores), "core", "cores") + ", " +
+                               std::to_string(ranks) + " ranks); set " + kThreads +
+                               " for another number");
 }
 
 // What does not tell the ranks apart.
-void set_options(const RunOptions& options) {
+void set_options(const RunOptions& options, const std::string& secret) {
   if (!options.backend.empty()) launch::set_variable(launch::kBackend, options.backend);
   if (options.timeout) launch::set_variable(launch::kTimeout, std::to_string(*options.timeout));
-  set_rendezvous(options);
+  unsetenv(launch::kSecretFile);
+  if (!secret.empty()) launch::set_variable(launch::kSecret, secret);
+  if (options.nodes == 1) return;
+  const Rendezvous rendezvous = rendezvous_in(options.rendezvous);
+  launch::set_variable(launch::kStoreHost, rendezvous.host);
+  launch::set_variable(launch::kStorePort, std::to_string(rendezvous.port));
 }
 
 // mpirun starts the ranks, tells them apart and passes the environment on.
-std::vector<std::string> mpi_command(const RunOptions& options, const Switchboard* switchboard) {
-  std::vector<std::string> command = {"mpirun", "-n", std::to_string(options.nodes * options.ranks),
+std::vector<std::string> mpi_command(const RunOptions& options) {
+  std::vector<std::string> command = {"mpirun", "-n", std::to_string(options.ranks),
                                       "--oversubscribe"};
-  if (switchboard != nullptr) {
-    std::vector<std::string> hosts;
-    for (const std::string& host : switchboard->hosts())
-      hosts.push_back(host + ":" + std::to_string(options.ranks));
-    command.insert(command.end(), {"--host", join(hosts, ","), "--mca", "plm_rsh_agent",
-                                   switchboard->agent_command()});
-  }
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  for (const char* name :
-       {launch::kBackend, launch::kTimeout, launch::kStoreHost, launch::kStorePort}) {
+  for (const char* name : {launch::kBackend, launch::kTimeout, launch::kSecret, kThreads}) {
     if (std::getenv(name) != nullptr) command.insert(command.end(), {"-x", name});
   }
   command.insert(command.end(), options.command.begin(), options.command.end());
   return command;
 }
 
-[[noreturn]] void be_rank(const RunOptions& options, const Switchboard* switchboard, int rank,
-                          const std::string& job, pid_t launcher) {
+[[noreturn]] void be_rank(const RunOptions& options, int rank, const std::string& job,
+                          const std::string& secret, pid_t launcher) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(kCannotStart);
@@ -109,9 +171,9 @@ std::vector<std::string> mpi_command(const RunOptions& options, const Switchboar
     dup2(nothing, 0);
   }
   std::vector<std::string> command = options.command;
-  set_options(options);
+  set_options(options, secret);
   if (options.backend == "mpi") {
-    command = mpi_command(options, switchboard);
+    command = mpi_command(options);
   } else {
     launch::set_launch({options.node_rank * options.ranks + rank, options.nodes * options.ranks,
                         rank, options.ranks, job});
@@ -127,9 +189,8 @@ std::vector<std::string> mpi_command(const RunOptions& options, const Switchboar
 
 class Launch {
  public:
-  // `switchboard`: for MPI on several nodes, else null.
-  Launch(const RunOptions& options, const Switchboard* switchboard)
-      : options_(options), switchboard_(switchboard) {
+  Launch(const RunOptions& options, std::string secret)
+      : options_(options), secret_(std::move(secret)) {
     sigset_t signals;
     sigemptyset(&signals);
     for (int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, number);
@@ -160,7 +221,7 @@ class Launch {
   bool is_any_open() const;
 
   const RunOptions& options_;
-  const Switchboard* switchboard_;
+  const std::string secret_;
   int signals_ = -1;
   sigset_t signals_before_{};
   std::vector<Rank> ranks_;
@@ -180,7 +241,7 @@ void tell_of_terminal() {
 
 void Launch::start_all() {
   tell_of_terminal();
-  const std::string job = random_name();
+  const std::string job = in_hex(random_bytes(16));
   ranks_.clear();
   first_failed_ = -1;
   kill_time_.reset();
@@ -200,7 +261,7 @@ void Launch::start(int rank, const std::string& job) {
   if (process == 0) {
     dup2(out[1], 1);
     dup2(err[1], 2);
-    be_rank(options_, switchboard_, rank, job, launcher);
+    be_rank(options_, rank, job, secret_, launcher);
   }
   close(out[1]);
   close(err[1]);
@@ -340,21 +401,16 @@ void Launch::print_first_failure() const {
 
 int run(const RunOptions& options) {
   check(options);
-  const std::chrono::seconds patience(options.timeout.value_or(kUsualTimeout));
-  std::optional<Switchboard> switchboard;
-  if (options.backend == "mpi" && options.nodes > 1) {
-    if (options.node_rank > 0)
-      return serve_mpi_node(options.rendezvous, options.node_rank, patience);
-    switchboard.emplace(options.rendezvous, options.nodes, patience);
-  }
-  Launch launch(options, switchboard ? &*switchboard : nullptr);
+  Launch launch(options, secret_for(options));
+  share_cores_out(options.ranks);
   int code = 0;
   for (int attempt = 0; attempt <= options.max_restarts; ++attempt) {
     code = launch.run_group();
     if (code == 0 || launch.was_interrupted()) break;
     if (attempt < options.max_restarts) {
-      std::fprintf(stderr, "tegula run: a rank failed with code %d; restart %d of %d\n", code,
-                   attempt + 1, options.max_restarts);
+      log_line(LogLevel::Warn, "tegula run: a rank failed with code " + std::to_string(code) +
+                                   "; restart " + std::to_string(attempt + 1) + " of " +
+                                   std::to_string(options.max_restarts));
     }
   }
   launch.print_first_failure();
