@@ -5,6 +5,7 @@
 #   make test      build, then run the default tests
 #   make test-all  run the long suites too
 #   make test-versions  the main tests against every supported libtorch, in Debian chroots; needs root
+#   make fuzz      give every reader of text and messages SECONDS=60 of bytes that nobody meant
 #   make bench     run the benchmarks (GROUP=core, or ARGS="--json out.jsonl")
 #   make build     build everything, run nothing
 #   make lint      clang-tidy over the whole tree
@@ -19,7 +20,7 @@ BUILD := build/$(PRESET)
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
-.PHONY: configure build demo test test-all test-versions bench lint format clean
+.PHONY: configure build demo test test-all test-versions fuzz bench lint format clean
 
 configure:
 	@scripts/setup $(PRESET) all
@@ -39,6 +40,10 @@ test-all: build
 
 test-versions:
 	@scripts/test-versions
+
+fuzz:
+	@scripts/setup core fuzz
+	@scripts/fuzz --seconds $(or $(SECONDS),60)
 
 bench: build
 	@TEGULA_PYTHON=$(CURDIR)/build/venv/bin/python $(BUILD)/bin/tegula bench $(GROUP) $(ARGS)
