@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kLongest = 24;  // trying everything takes long
 
-// The definitions: of a part, * stands for any characters and ? for one; of a name, ** for any parts.
+// The definitions: of a part, * stands for any characters and ? for one; of a name, ** for any
+// parts.
 bool part_fits(std::string_view pattern, std::string_view part) {
   if (pattern.empty()) return part.empty();
   if (pattern.front() == '*' && part_fits(pattern.substr(1), part)) return true;
@@ -30,8 +31,7 @@ bool name_fits(Parts pattern, Parts name) {
   if (pattern.front() == "**" && name_fits(pattern.subspan(1), name)) return true;
   if (name.empty()) return false;
   if (pattern.front() == "**") return name_fits(pattern, name.subspan(1));
-  return part_fits(pattern.front(), name.front()) &&
-         name_fits(pattern.subspan(1), name.subspan(1));
+  return part_fits(pattern.front(), name.front()) && name_fits(pattern.subspan(1), name.subspan(1));
 }
 
 }  // namespace
