@@ -48,11 +48,11 @@ void sum_of(const World& world, std::int64_t count) {
   world.group().all_reduce(at::ones({count}), ReduceOp::Sum);
 }
 
-// Rows of a small table, by an index that only the faulty rank gets wrong.
-at::Tensor look_up(const World& world) {
+// Rows of a small table by an index, which only the faulty rank gets wrong.
+at::Tensor look_up(const World& world, std::int64_t index_of_faulty_rank) {
   const DeviceMesh mesh = world.mesh({{"dp", kRanks}});
   const at::Tensor rows = distribute_tensor(at::ones({4, 2}), mesh, {Replicate()});
-  const std::int64_t index = world.rank() == kFaulty ? 99 : 0;
+  const std::int64_t index = world.rank() == kFaulty ? index_of_faulty_rank : 0;
   const at::Tensor indices = from_local(at::full({2}, index, at::kLong), mesh, {Shard(0)});
   return at::embedding(rows, indices);
 }
@@ -65,7 +65,7 @@ struct Fault {
 
 void catch_and_wait(const World& world) {
   try {
-    look_up(world);
+    look_up(world, 99);
   } catch (const std::exception&) {
     pause();  // busy with something else
   }
@@ -77,7 +77,7 @@ const std::map<std::string, Fault> kFaults = {
     {"call", {[](const World& world) { world.group().broadcast(at::ones({kCount}), kFaulty); }}},
     {"shape", {[](const World& world) { sum_of(world, kCount + 512); }}},
     {"exception", {[](const World&) { throw std::runtime_error("a mistake of the program"); }}},
-    {"caught", {catch_and_wait, [](const World& world) { full_tensor(look_up(world)); }}},
+    {"caught", {catch_and_wait, [](const World& world) { full_tensor(look_up(world, 99)); }}},
 };
 
 void observe(const World& world, const Act& call) {
@@ -93,7 +93,8 @@ void observe(const World& world, const Act& call) {
 
 void be_rank(const Fault& fault, const WorldOptions& options) {
   const World world = World::from_env(options);
-  for (int i = 0; i < 3; ++i) sum_of(world, kCount);
+  sum_of(world, kCount);
+  full_tensor(look_up(world, 0));  // groups are made
   if (world.rank() != kFaulty) return observe(world, fault.of_others);
   say("fault " + std::to_string(now()));
   fault.of_faulty_rank(world);

@@ -1,4 +1,7 @@
-// Layouts and tuples, and the operations that take any layout or refuse it.
+// Layouts and tuples, one or two lines of them, and the operations that take any or refuse it.
+#include <algorithm>
+#include <functional>
+
 #include "fuzz/target.h"
 #include "tegula/mesh/layout.h"
 
@@ -9,39 +12,56 @@ namespace {
 
 constexpr std::int64_t kMostIndices = 64;
 
-// Law: coalesce and flatten are the same function.
-void check_regrouping(const Layout& layout) {
-  const Layout fewest = coalesce(layout);
-  const Layout flat = flatten(layout);
-  for (std::int64_t index = 0; index < std::min(layout.size(), kMostIndices); ++index) {
-    require(fewest(index) == layout(index) && flat(index) == layout(index),
-            "regrouping leaves the function: " + to_string(layout));
+// None if it is refused.
+std::optional<Layout> made(const std::function<Layout()>& make) {
+  try {
+    return make();
+  } catch (const UsageError&) {
+    return std::nullopt;
   }
 }
 
-// Law: A(right_inverse(A)(i)) == i; left_inverse(A)(A(i)) == i where there is one.
-void check_inverses(const Layout& layout) {
-  const Layout right = right_inverse(layout);
-  for (std::int64_t index = 0; index < std::min(right.size(), kMostIndices); ++index) {
-    require(layout(right(index)) == index, "the right inverse of " + to_string(layout));
+void check_indices(const Layout& layout, const std::function<bool(std::int64_t)>& law,
+                   const char* name) {
+  for (std::int64_t index = 0; index < std::min(layout.size(), kMostIndices); ++index) {
+    require(law(index),
+            std::string(name) + " at " + std::to_string(index) + " of " + to_string(layout));
   }
-  try {
-    const Layout left = left_inverse(layout);
-    for (std::int64_t index = 0; index < std::min(layout.size(), kMostIndices); ++index) {
-      require(left(layout(index)) == index, "the left inverse of " + to_string(layout));
-    }
-  } catch (const UsageError&) {
+}
+
+void check_one(const Layout& a) {
+  const Layout fewest = coalesce(a);
+  const Layout flat = flatten(a);
+  check_indices(a, [&](auto i) { return fewest(i) == a(i) && flat(i) == a(i); }, "regrouping");
+  const Layout right = right_inverse(a);
+  check_indices(right, [&](auto i) { return a(right(i)) == i; }, "the right inverse");
+  if (const auto left = made([&] { return left_inverse(a); })) {
+    check_indices(a, [&](auto i) { return (*left)(a(i)) == i; }, "the left inverse");
   }
+}
+
+void check_two(const Layout& a, const Layout& b) {
+  if (const auto both = made([&] { return compose(a, b); })) {
+    check_indices(b, [&](auto i) { return (*both)(i) == a(b(i)); }, "composition");
+  }
+  if (const auto rest = made([&] { return complement(a, b.size()); })) {
+    require(rest->size() * a.size() == b.size(), "a layout and its complement fill the bound");
+  }
+  made([&] { return logical_divide(a, b); });
+  made([&] { return logical_product(a, b); });
+  made([&] { return blocked_product(a, b); });
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view text = text_of(data, size);
-  value_of(text, [](std::string_view one) { return parse_int_tuple(one); });
-  if (const auto layout = value_of(text, [](std::string_view one) { return parse_layout(one); })) {
-    check_regrouping(*layout);
-    check_inverses(*layout);
+  std::vector<Layout> layouts;
+  for (const std::string& line : lines_of(text_of(data, size))) {
+    value_of(line, [](std::string_view text) { return parse_int_tuple(text); });
+    const auto layout = value_of(line, [](std::string_view text) { return parse_layout(text); });
+    if (layout) layouts.push_back(*layout);
   }
+  if (!layouts.empty()) check_one(layouts[0]);
+  if (layouts.size() == 2) check_two(layouts[0], layouts[1]);
   return 0;
 }

@@ -2,6 +2,7 @@
 // pattern, the others are names.
 #include "tegula/tensor/name_patterns.h"
 
+#include <algorithm>
 #include <span>
 
 #include "fuzz/target.h"
@@ -11,7 +12,9 @@ using namespace tegula::fuzz;
 
 namespace {
 
-constexpr std::size_t kLongest = 24;  // trying everything takes long
+// Trying everything takes long.
+constexpr std::size_t kLongest = 24;
+constexpr std::ptrdiff_t kMostStars = 4;
 
 // The definitions: of a part, * stands for any characters and ? for one; of a name, ** for any
 // parts.
@@ -43,6 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const std::string& name : names) {
     const bool matches = inner::matches(pattern, name);
     if (pattern.size() > kLongest || name.size() > kLongest) continue;
+    if (std::ranges::count(pattern, '*') > kMostStars) continue;
     require(matches == name_fits(split(pattern, '.'), split(name, '.')), pattern + " and " + name);
   }
   try {

@@ -10,6 +10,7 @@ import argparse
 import datetime
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -147,6 +148,7 @@ def outcome(lines, end):
         if mine[1] > slowest[1]:
             slowest = mine
     what, when, text = slowest
+    text = re.sub(r"\[/[^]]*\] ", "", text)  # where in gloo's source
     after = when - begin
     if what == "threw":
         return f"{after:.2f} s: error \"{text if len(text) < 90 else text[:90] + ' ...'}\""
