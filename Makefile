@@ -7,6 +7,7 @@
 #   make test-versions  the main tests against every supported libtorch, in Debian chroots; needs root
 #   make fuzz      give every reader of text and messages SECONDS=60 of bytes that nobody meant
 #   make bench     run the benchmarks (GROUP=core, or ARGS="--json out.jsonl")
+#   make faults    what a fault of one rank does to the others, beside PyTorch and MPI
 #   make build     build everything, run nothing
 #   make lint      clang-tidy over the whole tree
 #   make format    rewrite sources with clang-format
@@ -20,7 +21,7 @@ BUILD := build/$(PRESET)
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
-.PHONY: configure build demo test test-all test-versions fuzz bench lint format clean
+.PHONY: configure build demo test test-all test-versions fuzz bench faults lint format clean
 
 configure:
 	@scripts/setup $(PRESET) all
@@ -36,6 +37,7 @@ test: build
 	@$(CTEST) --label-exclude long
 
 test-all: build
+	@scripts/setup core fuzz
 	@$(CTEST)
 
 test-versions:
@@ -47,6 +49,9 @@ fuzz:
 
 bench: build
 	@TEGULA_PYTHON=$(CURDIR)/build/venv/bin/python $(BUILD)/bin/tegula bench $(GROUP) $(ARGS)
+
+faults: build
+	@build/venv/bin/python bench/peers/faults.py $(BUILD)/bin
 
 lint: build
 	@scripts/setup $(PRESET) lint

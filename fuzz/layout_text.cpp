@@ -57,7 +57,10 @@ void check_two(const Layout& a, const Layout& b) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<Layout> layouts;
   for (const std::string& line : lines_of(text_of(data, size))) {
-    value_of(line, [](std::string_view text) { return parse_int_tuple(text); });
+    if (line.find(':') == std::string::npos) {
+      value_of(line, [](std::string_view text) { return parse_int_tuple(text); });
+      continue;
+    }
     const auto layout = value_of(line, [](std::string_view text) { return parse_layout(text); });
     if (layout) layouts.push_back(*layout);
   }

@@ -9,9 +9,13 @@ using namespace tegula::fuzz;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text = text_of(data, size);
-  value_of(text, [](std::string_view one) { return parse_placement(one); });
-  value_of(text, [](std::string_view one) { return parse_placements(one); });
-  value_of(text, [](std::string_view one) { return parse_torch_placements(one); });
-  value_of(text, [](std::string_view one) { return parse_shard_order(one); });
+  if (text.starts_with("{")) {
+    value_of(text, [](std::string_view one) { return parse_shard_order(one); });
+  } else if (text.starts_with("[")) {
+    value_of(text, [](std::string_view one) { return parse_placements(one); });
+    value_of(text, [](std::string_view one) { return parse_torch_placements(one); });
+  } else {
+    value_of(text, [](std::string_view one) { return parse_placement(one); });
+  }
   return 0;
 }

@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -15,24 +14,13 @@
 namespace tegula::inner::comm {
 namespace {
 
-struct Limits {
-  int least = 0;
-  int most = std::numeric_limits<int>::max();
-};
-constexpr Limits kFromZero{0};
-constexpr Limits kFromOne{1};
-constexpr Limits kPorts{0, 65535};
-
-int number_in(const std::string& value, const char* name, Limits limits) {
+int number_in(const std::string& value, const char* name, int least) {
   int result = 0;
   const char* end = value.data() + value.size();
   const auto [stop, code] = std::from_chars(value.data(), end, result);
-  const bool is_one = code == std::errc() && stop == end;
-  if (is_one && result >= limits.least && result <= limits.most) return result;
-  const bool has_most = limits.most != Limits().most;
+  if (code == std::errc() && stop == end && result >= least) return result;
   throw UsageError("the environment variable " + std::string(name) + " is no whole number from " +
-                   std::to_string(limits.least) +
-                   (has_most ? " to " + std::to_string(limits.most) : " on"))
+                   std::to_string(least) + " on")
       .fact("value", value.empty() ? "not set" : value)
       .hint("let the launcher set it");
 }
@@ -46,9 +34,9 @@ class Reader {
     const char* value = variables_(name);
     return value == nullptr ? "" : value;
   }
-  int number(const char* name, Limits limits) const { return number_in(text(name), name, limits); }
-  int number_or(const char* name, int otherwise, Limits limits) const {
-    return has(name) ? number(name, limits) : otherwise;
+  int number(const char* name, int least = 0) const { return number_in(text(name), name, least); }
+  int number_or(const char* name, int otherwise, int least = 0) const {
+    return has(name) ? number(name, least) : otherwise;
   }
 
  private:
@@ -114,14 +102,14 @@ std::string job_of(const Reader& reader, const Launcher& launcher) {
 // Slurm's form is "4" or "2(x3),1": tasks per node; all nodes alike unless there is a comma.
 int slurm_local_size(const Reader& reader, int size) {
   const std::string counts = reader.text("SLURM_STEP_TASKS_PER_NODE");
-  if (counts.empty()) return reader.number_or("SLURM_NNODES", 1, kFromOne) == 1 ? size : 0;
+  if (counts.empty()) return reader.number_or("SLURM_NNODES", 1, 1) == 1 ? size : 0;
   if (counts.find(',') != std::string::npos) return 0;
-  return number_in(counts.substr(0, counts.find('(')), "SLURM_STEP_TASKS_PER_NODE", kFromOne);
+  return number_in(counts.substr(0, counts.find('(')), "SLURM_STEP_TASKS_PER_NODE", 1);
 }
 
 void read_store(const Reader& reader, Place& place) {
   place.store_host = reader.text(launch::kStoreHost);
-  place.store_port = reader.number_or(launch::kStorePort, 0, kPorts);
+  place.store_port = reader.number_or(launch::kStorePort, 0);
   place.launcher_has_store = reader.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
 }
 
@@ -144,17 +132,17 @@ Place place_in(const Variables& variables) {
   Place place;
   place.backend = reader.text(launch::kBackend);
   if (reader.has(launch::kTimeout)) {
-    place.timeout = std::chrono::seconds(reader.number(launch::kTimeout, kFromOne));
+    place.timeout = std::chrono::seconds(reader.number(launch::kTimeout, 1));
   }
   for (const Launcher& launcher : kLaunchers) {
     if (!reader.has(launcher.rank) || !reader.has(launcher.size)) continue;
     place.launcher = launcher.name;
-    place.rank = reader.number(launcher.rank, kFromZero);
-    place.size = reader.number(launcher.size, kFromOne);
+    place.rank = reader.number(launcher.rank);
+    place.size = reader.number(launcher.size);
     place.job = job_of(reader, launcher);
     const bool is_slurm = launcher.local_size == nullptr;
     place.local_size = is_slurm ? slurm_local_size(reader, place.size)
-                                : reader.number_or(launcher.local_size, place.size, kFromOne);
+                                : reader.number_or(launcher.local_size, place.size, 1);
     if (place.local_size == 0) {
       throw UsageError("Slurm put different numbers of ranks on its nodes")
           .fact("tasks", reader.text("SLURM_STEP_TASKS_PER_NODE"))
@@ -162,8 +150,7 @@ Place place_in(const Variables& variables) {
                 join(std::vector<std::string>{launch::kRank, launch::kSize, launch::kLocalRank,
                                               launch::kLocalSize}));
     }
-    place.local_rank =
-        reader.number_or(launcher.local_rank, place.rank % place.local_size, kFromZero);
+    place.local_rank = reader.number_or(launcher.local_rank, place.rank % place.local_size);
     read_store(reader, place);
     break;
   }
