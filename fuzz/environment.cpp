@@ -13,12 +13,13 @@ namespace {
 
 // Law: a place that is given can be one.
 void check_place(const Place& place) {
-  require(place.rank >= 0 && place.rank < place.size, "a rank lies in its job");
+  require(place.rank >= 0 && place.rank < place.size, "a rank lies in its job", place.rank);
   require(place.local_rank >= 0 && place.local_rank < place.local_size,
-          "a rank lies among those of its host");
-  require(place.local_size <= place.size, "a host has some of the job's ranks");
-  require(place.store_port >= 0 && place.store_port <= 65535, "a port is one");
-  require(!place.timeout || place.timeout->count() > 0, "a timeout is some time");
+          "a rank lies among those of its host", place.local_rank);
+  require(place.local_size <= place.size, "a host has some of the job's ranks", place.local_size);
+  require(place.store_port >= 0 && place.store_port <= 65535, "a port is one", place.store_port);
+  const std::int64_t timeout = place.timeout ? place.timeout->count() : 1;
+  require(timeout > 0, "a timeout is some time", timeout);
 }
 
 }  // namespace

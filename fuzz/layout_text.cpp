@@ -24,8 +24,7 @@ std::optional<Layout> made(const std::function<Layout()>& make) {
 void check_indices(const Layout& layout, const std::function<bool(std::int64_t)>& law,
                    const char* name) {
   for (std::int64_t index = 0; index < std::min(layout.size(), kMostIndices); ++index) {
-    require(law(index),
-            std::string(name) + " at " + std::to_string(index) + " of " + to_string(layout));
+    require(law(index), name, layout);
   }
 }
 
@@ -45,7 +44,7 @@ void check_two(const Layout& a, const Layout& b) {
     check_indices(b, [&](auto i) { return (*both)(i) == a(b(i)); }, "composition");
   }
   if (const auto rest = made([&] { return complement(a, b.size()); })) {
-    require(rest->size() * a.size() == b.size(), "a layout and its complement fill the bound");
+    require(rest->size() * a.size() == b.size(), "a layout and its complement fill the bound", a);
   }
   made([&] { return logical_divide(a, b); });
   made([&] { return logical_product(a, b); });

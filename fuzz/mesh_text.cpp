@@ -16,14 +16,14 @@ void check_places(const DeviceMesh& mesh) {
   std::set<std::int64_t> seen;
   for (std::int64_t fiber = 0; fiber < mesh.fiber_count(); ++fiber) {
     for (const std::int64_t rank : mesh.ranks(fiber)) {
-      require(seen.insert(rank).second, "a rank has one place: " + to_string(mesh));
+      require(seen.insert(rank).second, "a rank has one place", mesh);
       const std::optional<Coordinate> place = mesh.coordinate_of(rank);
       require(place && mesh.fiber_of(rank) == fiber && mesh.rank_at(*place, fiber) == rank,
-              "places and ranks belong together: " + to_string(mesh));
+              "places and ranks belong together", mesh);
     }
   }
-  require(static_cast<std::int64_t>(seen.size()) == mesh.root().size(),
-          "the fibers hold all ranks: " + to_string(mesh));
+  require(static_cast<std::int64_t>(seen.size()) == mesh.root().size(), "the fibers hold all ranks",
+          mesh);
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool matches = inner::matches(pattern, name);
     if (pattern.size() > kLongest || name.size() > kLongest) continue;
     if (std::ranges::count(pattern, '*') > kMostStars) continue;
-    require(matches == name_fits(split(pattern, '.'), split(name, '.')), pattern + " and " + name);
+    require(matches == name_fits(split(pattern, '.'), split(name, '.')),
+            "a pattern and a name fit by definition", pattern + " and " + name);
   }
   try {
     inner::last_matches({"**", pattern}, {names});

@@ -73,12 +73,14 @@ void check_moves(const Signature& signature) {
   for (const AxisMove& move : axis_moves(signature)) {
     require(move.operands.size() == signature.operands.size() &&
                 move.results.size() == signature.results.size(),
-            "a move places every tensor: " + to_string(move));
+            "a move places every tensor", move);
     for (std::size_t o = 0; o < move.operands.size(); ++o) {
-      require(fits(move.operands[o], signature.operands[o].term), "operands: " + to_string(move));
+      require(fits(move.operands[o], signature.operands[o].term),
+              "an operand has the dim that is cut", move);
     }
     for (std::size_t r = 0; r < move.results.size(); ++r) {
-      require(fits(move.results[r], signature.results[r].term), "results: " + to_string(move));
+      require(fits(move.results[r], signature.results[r].term), "a result has the dim that is cut",
+              move);
     }
   }
 }
@@ -90,7 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::optional<RuleForm> form = form_of(lines.front());
   if (!form) return 0;
   const std::optional<RuleForm> again = form_of(print(*form));
-  require(again && print(*again) == print(*form), "a rule reads back: " + print(*form));
+  require(again && print(*again) == print(*form), "a rule reads back", print(*form));
   lines.erase(lines.begin());
   const std::optional<OpSchema> schema = schema_of(lines);
   if (!schema) return 0;

@@ -26,7 +26,7 @@ void check_slices(const DTensorSpec& spec) {
     const TensorSlice slice = slice_at(spec, place);
     Shape shape;
     for (const std::vector<Interval>& intervals : slice) shape.push_back(count_of(intervals));
-    require(shape == local_shape(spec, place), "slice and tile agree: " + to_string(spec));
+    require(shape == local_shape(spec, place), "slice and tile agree", spec);
   }
 }
 
@@ -41,8 +41,8 @@ void check_torch_placements(const DTensorSpec& spec) {
   const DTensorSpec back = from_torch_placements(spec.mesh(), *placements, spec.meta());
   for (std::int64_t index = 0; index < spec.mesh().size(); ++index) {
     const Coordinate place = spec.mesh().coordinate_at(index);
-    require(slice_at(back, place) == slice_at(spec, place),
-            "PyTorch's notation means the same: " + to_string(spec));
+    require(slice_at(back, place) == slice_at(spec, place), "PyTorch's notation means the same",
+            spec);
   }
 }
 

@@ -34,10 +34,14 @@ inline std::vector<std::string> split(std::string_view text, char mark) {
 }
 inline std::vector<std::string> lines_of(std::string_view text) { return split(text, '\n'); }
 
-// Ends the process if a law does not hold.
-inline void require(bool holds, const std::string& law) {
+inline std::string to_string(const std::string& text) { return text; }
+
+// Ends the process if a law does not hold for something, which is printed then.
+template <class Value>
+void require(bool holds, const char* law, const Value& value) {
   if (holds) return;
-  std::fprintf(stderr, "broken: %s\n", law.c_str());
+  using std::to_string;
+  std::fprintf(stderr, "broken: %s: %s\n", law, to_string(value).c_str());
   std::abort();
 }
 
@@ -53,8 +57,8 @@ auto value_of(std::string_view text, Parse parse) -> std::optional<decltype(pars
   }
   const std::string printed = to_string(*value);
   const auto again = parse(printed);
-  require(again == *value, "what is printed reads back: " + printed);
-  require(to_string(again) == printed, "what reads back prints alike: " + printed);
+  require(again == *value, "what is printed reads back", printed);
+  require(to_string(again) == printed, "what reads back prints alike", printed);
   return value;
 }
 

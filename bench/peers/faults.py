@@ -127,6 +127,11 @@ def run_job(command):
     return lines, end
 
 
+def shortened(text):
+    """Without where in gloo's source, without addresses, and the first sentence only."""
+    return re.sub(r"\[/[^]]*\] | \[[\d.]+\]:\d+|^tegula: |\. .*", "", text)
+
+
 def outcome(lines, end):
     """What the slowest of the other ranks met, in words."""
     begin = next((float(line[1]) for line in lines if line[0] == "fault"), None)
@@ -148,10 +153,10 @@ def outcome(lines, end):
         if mine[1] > slowest[1]:
             slowest = mine
     what, when, text = slowest
-    text = re.sub(r"\[/[^]]*\] ", "", text)  # where in gloo's source
+    text = shortened(text)
     after = when - begin
     if what == "threw":
-        return f"{after:.2f} s: error \"{text if len(text) < 90 else text[:90] + ' ...'}\""
+        return f"{after:.2f} s: error \"{text}\""
     if what == "returned":
         return f"{after:.2f} s: returns as if nothing had happened"
     return f"{after:.2f} s: {what}"
