@@ -5,7 +5,9 @@
 #   make test      build, then run the default tests
 #   make test-all  run the long suites too
 #   make test-versions  the main tests against every supported libtorch, in Debian chroots; needs root
+#   make fuzz      give every reader of text and messages SECONDS=60 of bytes that nobody meant
 #   make bench     run the benchmarks (GROUP=core, or ARGS="--json out.jsonl")
+#   make faults    what a fault of one rank does to the others, beside PyTorch and MPI
 #   make build     build everything, run nothing
 #   make lint      clang-tidy over the whole tree
 #   make format    rewrite sources with clang-format
@@ -22,7 +24,7 @@ export SETUP ?= yes
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
-.PHONY: configure build demo test test-all test-versions bench lint format clean
+.PHONY: configure build demo test test-all test-versions fuzz bench faults lint format clean
 
 configure:
 	@scripts/setup $(PRESET) all
@@ -38,13 +40,21 @@ test: build
 	@$(CTEST) --label-exclude long
 
 test-all: build
+	@scripts/setup core fuzz
 	@$(CTEST)
 
 test-versions:
 	@scripts/test-versions
 
+fuzz:
+	@scripts/setup core fuzz
+	@scripts/fuzz --seconds $(or $(SECONDS),60)
+
 bench: build
 	@TEGULA_PYTHON=$(CURDIR)/build/venv/bin/python $(BUILD)/bin/tegula bench $(GROUP) $(ARGS)
+
+faults: build
+	@build/venv/bin/python bench/peers/faults.py $(BUILD)/bin
 
 lint: build
 	@scripts/setup $(PRESET) lint

@@ -327,7 +327,7 @@ bool C10dEngine::end() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const bool queues_are_idle = std::all_of(queues_.begin(), queues_.end(),
-                                             [](auto& lane) { return lane.second->is_idle(); });
+                                             [](auto& queue) { return queue.second->is_idle(); });
     if (worker_.is_idle() && queues_are_idle) return true;
   }
   abort(CommError("the group ended while calls were pending")
@@ -338,20 +338,26 @@ bool C10dEngine::end() {
 
 // One small all-gather, whenever something was noted since the last call.
 void C10dEngine::compare_agreed(const Call& call) {
-  const std::uint64_t mine = call.agreed();
-  if (size() == 1 || mine == agreed_) return;
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(size()));
+  if (size() == 1 || call.agreed() == agreed_) return;
+  const Scope scope(*this);
+  constexpr auto kBytes = static_cast<Bytes>(sizeof(std::uint64_t));
+  const at::Tensor mine = new_bytes(kBytes);
+  const at::Tensor all = new_bytes(kBytes * size());
+  const std::uint64_t agreed = call.agreed();
+  std::memcpy(memory_of(mine), &agreed, sizeof(agreed));
   std::vector<Region> places;
-  for (std::uint64_t& one : all) places.push_back(Region::whole(&one, sizeof(one)));
-  all_gather(call, Region::whole(&mine, sizeof(mine)), places);
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
+  for (int rank = 0; rank < size(); ++rank) {
+    places.push_back(Region::whole(memory_of(all) + rank * kBytes, kBytes));
+  }
+  all_gather(call, Region::whole(memory_of(mine), kBytes), places);
+  for (std::size_t rank = 1; rank < places.size(); ++rank) {
+    if (std::memcmp(places[rank].base, places[0].base, sizeof(agreed)) == 0) continue;
     const CommError error =
         disagreement(options_.group, call, "rank " + std::to_string(rank) + " differs from rank 0");
     abort(error);
     throw error;
   }
-  agreed_ = mine;
+  agreed_ = agreed;
 }
 
 void C10dEngine::move_pieces(const Call& call, Regions from, Regions to) {

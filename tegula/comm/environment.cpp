@@ -14,6 +14,17 @@
 namespace tegula::inner::comm {
 namespace {
 
+int number_in(const std::string& value, const char* name, int least) {
+  int result = 0;
+  const char* end = value.data() + value.size();
+  const auto [stop, code] = std::from_chars(value.data(), end, result);
+  if (code == std::errc() && stop == end && result >= least) return result;
+  throw UsageError("the environment variable " + std::string(name) + " is no whole number from " +
+                   std::to_string(least) + " on")
+      .fact("value", value.empty() ? "not set" : value)
+      .hint("let the launcher set it");
+}
+
 class Reader {
  public:
   explicit Reader(const Variables& variables) : variables_(variables) {}
@@ -23,19 +34,9 @@ class Reader {
     const char* value = variables_(name);
     return value == nullptr ? "" : value;
   }
-  int number(const char* name) const {
-    const std::string value = text(name);
-    int result = 0;
-    const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), result);
-    if (code != std::errc() || end != value.data() + value.size() || result < 0) {
-      throw UsageError("the environment variable " + std::string(name) + " is no whole number")
-          .fact("value", value.empty() ? "not set" : value)
-          .hint("let the launcher set it");
-    }
-    return result;
-  }
-  int number_or(const char* name, int otherwise) const {
-    return has(name) ? number(name) : otherwise;
+  int number(const char* name, int least = 0) const { return number_in(text(name), name, least); }
+  int number_or(const char* name, int otherwise, int least = 0) const {
+    return has(name) ? number(name, least) : otherwise;
   }
 
  private:
@@ -101,9 +102,9 @@ std::string job_of(const Reader& reader, const Launcher& launcher) {
 // Slurm's form is "4" or "2(x3),1": tasks per node; all nodes alike unless there is a comma.
 int slurm_local_size(const Reader& reader, int size) {
   const std::string counts = reader.text("SLURM_STEP_TASKS_PER_NODE");
-  if (counts.empty()) return reader.number_or("SLURM_NNODES", 1) == 1 ? size : 0;
+  if (counts.empty()) return reader.number_or("SLURM_NNODES", 1, 1) == 1 ? size : 0;
   if (counts.find(',') != std::string::npos) return 0;
-  return std::atoi(counts.c_str());
+  return number_in(counts.substr(0, counts.find('(')), "SLURM_STEP_TASKS_PER_NODE", 1);
 }
 
 int port(const std::string& text) {
@@ -138,7 +139,7 @@ Place place_in(const Variables& variables) {
   Place place;
   place.backend = reader.text(launch::kBackend);
   if (reader.has(launch::kTimeout)) {
-    place.timeout = std::chrono::seconds(reader.number(launch::kTimeout));
+    place.timeout = std::chrono::seconds(reader.number(launch::kTimeout, 1));
   }
   place.secret = launch::secret_of(variables(launch::kSecret), variables(launch::kSecretFile));
   for (const Launcher& launcher : kLaunchers) {
@@ -149,7 +150,7 @@ Place place_in(const Variables& variables) {
     place.job = job_of(reader, launcher) + "|" + place.secret;
     const bool is_slurm = launcher.local_size == nullptr;
     place.local_size = is_slurm ? slurm_local_size(reader, place.size)
-                                : reader.number_or(launcher.local_size, place.size);
+                                : reader.number_or(launcher.local_size, place.size, 1);
     if (place.local_size == 0) {
       throw UsageError("Slurm put different numbers of ranks on its nodes")
           .fact("tasks", reader.text("SLURM_STEP_TASKS_PER_NODE"))

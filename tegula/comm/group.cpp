@@ -259,7 +259,7 @@ ShapedMessage shaped_send(GroupState& group, const at::Tensor& tensor, int to, i
   ShapedMessage sent;
   *sent.tensor = prepared.input;
   sent.message = {call, to, prepared.from[0], prepared.input};
-  sent.message.head = std::make_shared<comm::TensorHead>(comm::head_of(prepared.input));
+  sent.message.head = std::make_shared<comm::TensorHead>(comm::head_of(meta_of(prepared.input)));
   sent.line = noted_message(group, call, prepared.input);
   return sent;
 }

@@ -5,7 +5,6 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
-#include "tegula/bridge/torch_types.h"
 
 namespace tegula::inner::comm {
 namespace {
@@ -32,17 +31,17 @@ TensorMeta checked_meta(Shape shape, DType dtype) {
 
 }  // namespace
 
-TensorHead head_of(const at::Tensor& tensor) {
-  const auto dims = static_cast<std::size_t>(tensor.dim());
+TensorHead head_of(const TensorMeta& tensor) {
+  const std::size_t dims = tensor.shape().size();
   if (dims > TensorHead::kMostDims) {
     throw UsageError("a message cannot carry a shape of " + std::to_string(dims) + " dims")
         .hint("reshape the tensor to at most " + std::to_string(TensorHead::kMostDims) + " dims");
   }
   TensorHead head;
-  head.bytes = static_cast<std::int64_t>(tensor.nbytes());
-  head.dtype = static_cast<std::int32_t>(dtype_of(tensor.scalar_type()));
+  head.bytes = tensor.numel() * size_of(tensor.dtype());
+  head.dtype = static_cast<std::int32_t>(tensor.dtype());
   head.dims = static_cast<std::int32_t>(dims);
-  std::copy(tensor.sizes().begin(), tensor.sizes().end(), head.sizes.begin());
+  std::copy(tensor.shape().begin(), tensor.shape().end(), head.sizes.begin());
   return head;
 }
 

@@ -1,8 +1,6 @@
 // What goes before a message that carries its shape, so that the receiver can make room for it.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +24,7 @@ struct TensorHead {
 };
 
 // UsageError for more dims than there is room for.
-TensorHead head_of(const at::Tensor& tensor);
+TensorHead head_of(const TensorMeta& tensor);
 
 // What the head says. CommError if it cannot be true: not a head, no such dtype, sizes that are
 // negative or do not make up the bytes.

@@ -1,4 +1,5 @@
 // Printing and reading of meshes; device_mesh.h shows the forms.
+#include <limits>
 #include <ostream>
 
 #include "tegula/base/error.h"
@@ -37,12 +38,15 @@ AxisBackend read_backend(Scanner& scan) {
   return backend;
 }
 
-// 4:8 for 4, 5, 6, 7
+// 4:8 for 4, 5, 6, 7. No number comes after the greatest, which therefore ends no range.
 std::string ranks_text(const std::vector<std::int64_t>& ranks) {
   std::vector<std::string> texts;
   for (std::size_t begin = 0; begin < ranks.size();) {
     std::size_t end = begin + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    const auto is_next = [&](std::int64_t rank) {
+      return rank - 1 == ranks[end - 1] && rank < std::numeric_limits<std::int64_t>::max();
+    };
+    while (end < ranks.size() && is_next(ranks[end])) ++end;
     if (end - begin < kShortestRun) end = begin + 1;
     texts.push_back(end == begin + 1
                         ? std::to_string(ranks[begin])

@@ -127,5 +127,36 @@ TEST(Environment, WhatDoesNotFitIsRefused) {
       UsageError);
 }
 
+TEST(Environment, NumbersThatCannotBeMeantAreRefusedByTheirNames) {
+  const auto why = [](std::map<std::string, std::string> variables) -> std::string {
+    variables.insert({{"TEGULA_RANK", "0"}, {"TEGULA_WORLD_SIZE", "2"}});  // unless given
+    try {
+      place(variables);
+    } catch (const UsageError& error) {
+      return error.sentence();
+    }
+    return "nothing was thrown";
+  };
+  const std::string start = "the environment variable ";
+  EXPECT_EQ(why({{"TEGULA_TIMEOUT", "0"}}), start + "TEGULA_TIMEOUT is no whole number from 1 on");
+  EXPECT_EQ(why({{"TEGULA_LOCAL_WORLD_SIZE", "0"}}),
+            start + "TEGULA_LOCAL_WORLD_SIZE is no whole number from 1 on");
+  EXPECT_EQ(why({{"TEGULA_WORLD_SIZE", "0x2"}}),
+            start + "TEGULA_WORLD_SIZE is no whole number from 0 on");
+}
+
+TEST(Environment, SlurmsTasksPerNodeAreANumberAndPerhapsHowOften) {
+  const auto local_size = [](const std::string& tasks) {
+    return place(
+               {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_TASKS_PER_NODE", tasks}})
+        .local_size;
+  };
+  EXPECT_EQ(local_size("4"), 4);
+  EXPECT_EQ(local_size("2(x2)"), 2);
+  for (const char* tasks : {"-1", "two", "2x", "99999999999999999999", "0", "(x2)"}) {
+    EXPECT_THROW(local_size(tasks), UsageError) << tasks;
+  }
+}
+
 }  // namespace
 }  // namespace tegula::inner::comm

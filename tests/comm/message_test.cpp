@@ -18,15 +18,15 @@ using namespace std::chrono_literals;
 using comm::TensorHead;
 
 TEST(TensorHead, TellsWhatATensorIs) {
-  const TensorHead head = comm::head_of(at::ones({2, 0, 3}, at::kBFloat16));
+  const TensorHead head = comm::head_of(TensorMeta({2, 0, 3}, DType::BF16));
   EXPECT_EQ(to_string(comm::meta_in(head.memory())), "bf16[2, 0, 3]");
-  EXPECT_EQ(to_string(comm::meta_in(comm::head_of(at::ones({})).memory())), "f32[]");
-  EXPECT_THROW(comm::head_of(at::ones(std::vector<std::int64_t>(65, 1))), UsageError);
+  EXPECT_EQ(to_string(comm::meta_in(comm::head_of(TensorMeta({}, DType::F32)).memory())), "f32[]");
+  EXPECT_THROW(comm::head_of(TensorMeta(Shape(65, 1), DType::F32)), UsageError);
 }
 
 TEST(TensorHead, WhatCannotBeTrueIsRefused) {
   const auto why = [](const std::function<void(TensorHead&)>& spoil) -> std::string {
-    TensorHead head = comm::head_of(at::ones({2, 3}));
+    TensorHead head = comm::head_of(TensorMeta({2, 3}, DType::F32));
     spoil(head);
     try {
       comm::meta_in(head.memory());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -195,6 +196,14 @@ TEST(DeviceMesh, ListedRanksPrintAsRanges) {
   EXPECT_EQ(to_string(DeviceMesh({{"x", 6}}, {4, 5, 6, 2, 1, 0}, "cuda")),
             "cuda (x=6) over [4:7, 2, 1, 0]");
   EXPECT_EQ(parse_mesh("x=2, y=2 over [4:8]").ranks(), (Ranks{4, 5, 6, 7}));
+}
+
+TEST(DeviceMesh, TheGreatestRankOfAllEndsNoRange) {
+  const std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  const DeviceMesh mesh({{"x", 5}}, {last - 3, last - 2, last - 1, last, 0});
+  EXPECT_EQ(to_string(mesh),
+            "(x=5) over [9223372036854775804:9223372036854775807, 9223372036854775807, 0]");
+  EXPECT_EQ(parse_mesh(to_string(mesh)), mesh);
 }
 
 TEST(DeviceMesh, ListedRanksThatCountFromZeroAreTheDefault) {

@@ -1,0 +1,65 @@
+// A fuzz target: one function of arbitrary bytes, in a file of its own. libFuzzer calls it in `make
+// fuzz`, run_corpus.cpp in `make test`. Whatever it lets escape, or whatever a sanitizer says, is a
+// finding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tegula/base/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace tegula::fuzz {
+
+inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+// "a.b", '.' -> {"a", "b"}; "" -> {""}
+inline std::vector<std::string> split(std::string_view text, char mark) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = text.find(mark);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+inline std::vector<std::string> lines_of(std::string_view text) { return split(text, '\n'); }
+
+inline std::string to_string(const std::string& text) { return text; }
+
+// Ends the process if a law does not hold for something, which is printed then.
+template <class Value>
+void require(bool holds, const char* law, const Value& value) {
+  if (holds) return;
+  using std::to_string;
+  std::fprintf(stderr, "broken: %s: %s\n", law, to_string(value).c_str());
+  std::abort();
+}
+
+// What `parse` makes of a text; none if it refuses it, which it may do by a UsageError only.
+// Law: parse(to_string(value)) == value, and prints the same.
+template <class Parse>
+auto value_of(std::string_view text, Parse parse) -> std::optional<decltype(parse(text))> {
+  std::optional<decltype(parse(text))> value;
+  try {
+    value = parse(text);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+  const std::string printed = to_string(*value);
+  const auto again = parse(printed);
+  require(again == *value, "what is printed reads back", printed);
+  require(to_string(again) == printed, "what reads back prints alike", printed);
+  return value;
+}
+
+}  // namespace tegula::fuzz
