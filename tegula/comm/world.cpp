@@ -14,6 +14,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/launch.h"
 #include "tegula/base/text.h"
+#include "tegula/bridge/seed_word.h"
 #include "tegula/comm/engines.h"
 #include "tegula/comm/environment.h"
 #include "tegula/comm/shm/engine.h"
@@ -159,6 +160,19 @@ std::vector<int> ranks_on_hosts(const WorldState& world) {
   return places;
 }
 
+// The generators of processes that nobody seeded differ, and distributed draws must not: they begin
+// with rank 0's seed.
+void begin_with_one_seed(const WorldState& world) {
+  const c10::intrusive_ptr<c10d::Store> store = store_for(world, "seed");
+  if (world.rank == 0) {
+    store->set("word", std::to_string(SeedWord().value()));
+    return;
+  }
+  store->setTimeout(world.timeout);
+  const std::uint64_t word = std::stoull(store->get_to_str("word"));
+  SeedWord().set(word);
+}
+
 // The ranks of a job make its worlds in the same order, and those of one number meet. The count
 // belongs to the process, as its place in the job does.
 int next_world_number() {
@@ -245,6 +259,7 @@ World World::from_env(const WorldOptions& options) {
   } else {
     state->board_ranks = comm::counted_up(place.size);
   }
+  if (place.size > 1) comm::begin_with_one_seed(*state);
   return World(state);
 }
 
