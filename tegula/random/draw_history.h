@@ -58,7 +58,7 @@ class DrawHistory {
 // seed of its own before the outer word comes back.
 class DrawHistories {
  public:
-  static constexpr std::size_t kMost = 64;
+  static constexpr std::size_t kMost = 1024;
 
   // Of a word that is known, at that word; else a new one, with the word as its base.
   DrawHistory& at(std::uint64_t word);
