@@ -7,6 +7,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -207,12 +208,12 @@ void bind_world(py::module_& module) {
   module.def("manual_seed", &manual_seed);
   module.def("rng_state", [](const World& world) {
     const RNGState state = rng_state(world);
-    return std::make_tuple(state.seed, state.next_draw);
+    return std::make_tuple(state.seed, state.draws);
   });
-  module.def("set_rng_state",
-             [](const World& world, std::tuple<std::uint64_t, std::uint64_t> state) {
-               set_rng_state(world, {.seed = std::get<0>(state), .next_draw = std::get<1>(state)});
-             });
+  using Draws = std::map<std::uint64_t, std::uint64_t>;
+  module.def("set_rng_state", [](const World& world, std::uint64_t seed, const Draws& draws) {
+    set_rng_state(world, {.seed = seed, .draws = draws});
+  });
 }
 
 at::Tensor distribute(const at::Tensor& tensor, const DeviceMesh& mesh,

@@ -281,17 +281,24 @@ def reduce_gradients(parameters):
 
 
 def manual_seed(seed):
-    """Of the random numbers of distributed tensors. All ranks set the same."""
+    """Of the random numbers of distributed tensors; plain ones go on as they would have.
+
+    torch.manual_seed sets both. All ranks set the same.
+    """
     _tegula.manual_seed(_this_world(), seed)
 
 
 def rng_state():
-    """(seed, number of the next draw); set_rng_state takes it back."""
+    """(seed, {stream: number of draws since}); set_rng_state takes it back.
+
+    What torch.get_rng_state does not hold: with meshes that leave ranks or axes out, what each has drawn.
+    """
     return _tegula.rng_state(_this_world())
 
 
 def set_rng_state(state):
-    _tegula.set_rng_state(_this_world(), tuple(state))
+    seed, draws = state
+    _tegula.set_rng_state(_this_world(), seed, draws)
 
 
 # Communication

@@ -14,6 +14,7 @@
 #include "tegula/base/hash.h"
 #include "tegula/base/process.h"
 #include "tegula/base/text.h"
+#include "tegula/bridge/seed_word.h"
 #include "tegula/comm/c10d_engine.h"
 #include "tegula/comm/engines.h"
 #include "tegula/comm/shm/meeting.h"
@@ -365,11 +366,15 @@ std::shared_ptr<void> duplicate(MPI_Comm communicator) {
           }};
 }
 
-// The same random number on all ranks: the name of their meeting.
-std::uint64_t agreed_number(MPI_Comm communicator) {
-  std::uint64_t number = std::random_device()() * 0x1'0000'0001ULL ^ std::random_device()();
+std::uint64_t number_of_rank_0(std::uint64_t number, MPI_Comm communicator) {
   check(MPI_Bcast(&number, sizeof(number), MPI_BYTE, 0, communicator), "MPI_Bcast");
   return number;
+}
+
+// The same random number on all ranks: the name of their meeting.
+std::uint64_t agreed_number(MPI_Comm communicator) {
+  return number_of_rank_0(std::random_device()() * 0x1'0000'0001ULL ^ std::random_device()(),
+                          communicator);
 }
 
 // Every rank's place among the ranks of my host; -1 elsewhere.
@@ -408,6 +413,9 @@ World World::from_mpi(MPI_Comm communicator, const WorldOptions& options) {
   state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
   const std::string job = "mpi " + std::to_string(comm::agreed_number(communicator));
   state->share(shm::meet_on_host(job, state->local_rank, state->local_size, state->timeout));
+  const std::uint64_t mine = SeedWord().value();
+  const std::uint64_t word = comm::number_of_rank_0(mine, communicator);
+  SeedWord().set(word);  // as in World::from_env
   return World(state);
 }
 

@@ -9,6 +9,8 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/sentence.h"
+#include "tegula/bridge/seed_word.h"
+#include "tegula/comm/thread_seed.h"
 #include "tegula/comm/world.h"
 #include "tegula/comm/world_state.h"
 
@@ -63,6 +65,7 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOp
   if (ranks < 1)
     throw UsageError("cannot run " + std::to_string(ranks) + " ranks").hint("one or more");
   const std::shared_ptr<shm::Board> board = shm::Board::for_threads(ranks);
+  const std::uint64_t seed = SeedWord().value();
   std::mutex mutex;
   std::exception_ptr failure;
   int failed_rank = -1;
@@ -86,6 +89,7 @@ void run_ranks(int ranks, const std::function<void(World&)>& body, const WorldOp
     std::optional<World> world;
     try {
       world = thread_world(board, rank, options);
+      if (ranks > 1) world->part<comm::ThreadSeed>().word = seed;
       body(*world);
     } catch (...) {
       fail(rank, world ? &*world : nullptr);

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <charconv>
 #include <set>
 
 #include "tegula/base/error.h"
 #include "tegula/base/log.h"
 #include "tegula/base/text.h"
+#include "tegula/bridge/seed_word.h"
 #include "tegula/comm/engines.h"
 #include "tegula/comm/environment.h"
 #include "tegula/comm/hosts.h"
@@ -138,6 +140,25 @@ void warn_of_threads(const WorldState& world, const std::string& launcher) {
                "; set OMP_NUM_THREADS=" + std::to_string(std::max(1, cores / world.local_size)));
 }
 
+// The generators of processes that nobody seeded differ, and distributed draws must not: they begin
+// with rank 0's seed.
+void begin_with_one_seed(const WorldState& world) {
+  const c10::intrusive_ptr<c10d::Store> store = 
+      store_for(world, "seed", counted_up(world.size));
+  if (world.rank == 0) {
+    store->set("word", std::to_string(SeedWord().value()));
+    return;
+  }
+  store->setTimeout(world.timeout);
+  const std::string text = store->get_to_str("word");
+  std::uint64_t word = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), word);
+  if (code != std::errc() || end != text.data() + text.size()) {
+    throw CommError("rank 0 told a seed that is no number").fact("seed", text);
+  }
+  SeedWord().set(word);
+}
+
 // The ranks of a job make its worlds in the same order, and those of one number meet. The count
 // belongs to the process, as its place in the job does.
 int next_world_number() {
@@ -228,6 +249,7 @@ World World::from_env(const WorldOptions& options) {
     state->board_ranks = comm::counted_up(place.size);
   }
   if (number == 0) comm::warn_of_threads(*state, place.launcher);
+  if (place.size > 1) comm::begin_with_one_seed(*state);
   return World(state);
 }
 

@@ -1,9 +1,9 @@
 // The idea: the universal path for the calls that need something around it, and plain calls.
 #include <ATen/ATen.h>
 
-#include <mutex>
 #include <set>
 
+#include "tegula/bridge/seed_word.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/build.h"
 #include "tegula/dispatch/kernel.h"
@@ -21,25 +21,16 @@ Values run_random(const Call& call) {
   const std::optional<std::size_t>& place = call.facts().generator;
   const bool given = place && !call.arguments()[*place].isNone();
   const Draw draw =
-      given ? draw_from(call.arguments()[*place].toGenerator()) : next_draw(call.world());
-  at::Generator generator = replicated_generator(draw);
+      given ? next_draw(call.world(), call.mesh(), call.arguments()[*place].toGenerator())
+            : next_draw(call.world(), call.mesh());
+  const at::Generator generator = replicated_generator(draw);
   if (place) return run_universal(call.with_argument(*place, generator));
-  // libtorch's own generator is one for all threads: lend it the right state meanwhile. Operands
-  // are gathered before, so that no rank waits for another with the lock held.
-  static std::mutex lending;
+  // Such an op draws from libtorch's own generator. Operands are gathered before, so that no rank
+  // waits for another while it has the generator.
   return run_universal(call, [&](const std::function<Values()>& op) {
-    const std::lock_guard lock(lending);
-    at::Generator global = at::globalContext().defaultGenerator(device_of(call.mesh()));
-    const at::Tensor state = global.get_state();
-    global.set_state(generator.get_state());
-    try {
-      Values results = op();
-      global.set_state(state);
-      return results;
-    } catch (...) {
-      global.set_state(state);
-      throw;
-    }
+    Values results;
+    run_with_default(generator, device_of(call.mesh()), [&] { results = op(); });
+    return results;
   });
 }
 

@@ -101,7 +101,7 @@ void build_full(const Call& call, const BuiltTensor& built) {
 }
 
 void build_random(const BuiltTensor& built, const Distribution& distribution) {
-  const Draw draw = next_draw(built.world);
+  const Draw draw = next_draw(built.world, built.spec.mesh());
   if (built.at) fill_random(built.tile, built.spec, *built.at, distribution, draw);
 }
 void build_rand(const Call&, const BuiltTensor& built) { build_random(built, Uniform{}); }

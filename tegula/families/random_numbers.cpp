@@ -19,12 +19,14 @@ double number(Arguments arguments, std::size_t index) {
   return arguments[index].toScalar().toDouble();
 }
 
-// The next draw of a call: of the generator that was passed, or of the world.
-Draw draw_of(Arguments arguments, const std::optional<std::size_t>& generator, const World& world) {
+// The next draw of a call: of the generator that was passed, or of the mesh.
+Draw draw_of(Arguments arguments, const std::optional<std::size_t>& generator,
+             const Payload& payload) {
+  const DeviceMesh& mesh = payload.spec().mesh();
   if (generator && !arguments[*generator].isNone()) {
-    return draw_from(arguments[*generator].toGenerator());
+    return next_draw(payload.world(), mesh, arguments[*generator].toGenerator());
   }
-  return next_draw(world);
+  return next_draw(payload.world(), mesh);
 }
 
 bool can_draw(at::ScalarType type) { return !at::isComplexType(type); }
@@ -44,7 +46,7 @@ Recipe draw_into(const Call& call) {
   return [generator = call.facts().generator](Arguments arguments) -> Values {
     const at::Tensor& outer = arguments[0].toTensor();
     const PayloadPtr payload = payload_of(outer);
-    const Draw draw = draw_of(arguments, generator, payload->world());
+    const Draw draw = draw_of(arguments, generator, *payload);
     const std::optional<Coordinate> at = payload->coordinate();
     if (at && holds_values(*payload)) {
       fill_random(payload->tile(), payload->spec(), *at, distribution(arguments), draw);
@@ -79,7 +81,7 @@ Recipe bernoulli_in_place_from(const Call& call) {
     const PayloadPtr payload = payload_of(outer);
     const at::Tensor& p = arguments[1].toTensor();
     const PayloadPtr p_payload = payload_of(p);
-    const Draw draw = draw_of(arguments, generator, payload->world());
+    const Draw draw = draw_of(arguments, generator, *payload);
     if (payload->coordinate()) {
       const at::Tensor whole = plain_like(outer);
       fill_bernoulli(whole, p_payload ? p_payload->whole() : p, draw);
@@ -99,7 +101,7 @@ Recipe drawn_like(const Call& call) {
   return [spec, generator = call.facts().generator](Arguments arguments) -> Values {
     const Payload& self = *payload_in(arguments[0].toTensor());
     const at::Tensor tile = fresh_tile(spec, self.world());
-    const Draw draw = draw_of(arguments, generator, self.world());
+    const Draw draw = draw_of(arguments, generator, self);
     if (const std::optional<Coordinate> at = self.coordinate()) {
       fill_random(tile, spec, *at, distribution(arguments), draw);
     }
@@ -133,7 +135,7 @@ Recipe bernoulli(const Call& call) {
     const at::Tensor& outer = arguments[0].toTensor();
     const PayloadPtr payload = payload_of(outer);
     const Operand p(*payload);
-    const Draw draw = draw_of(arguments, generator, payload->world());
+    const Draw draw = draw_of(arguments, generator, *payload);
     const at::Tensor tile = at::empty_like(p.data);
     if (p.at) fill_bernoulli(tile, p.spec, *p.at, p.data, draw);
     const DTensorSpec spec = p.spec.with_meta(dense(meta_of(outer)));
@@ -162,7 +164,7 @@ struct Dropout {
     const World& world = input.world();
     const bool drops = arguments[2].isNone() || arguments[2].toBool();
     const double p = drops ? number(arguments, 1) : 0;
-    const Draw draw = next_draw(world);
+    const Draw draw = next_draw(world, spec.mesh());
     if (!at) {
       return {outer_tensor(no_tile(spec), spec, world),
               outer_tensor(no_tile(mask_spec), mask_spec, world)};

@@ -1,13 +1,23 @@
-// The idea: ranks need not talk about random numbers if each counts the draws. The state is a seed
-// and that count, one per rank, kept with its world.
+// The idea: ranks need not talk about random numbers if each counts the draws. The count is kept
+// where programs save and restore it anyway: in the seed of torch's generator (seed_word.h). What
+// the seed cannot tell, which streams drew, is kept with the world (draw_history.h).
 #include "tegula/random/random.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "tegula/base/error.h"
+#include "tegula/base/hash.h"
 #include "tegula/base/philox.h"
+#include "tegula/bridge/seed_word.h"
+#include "tegula/comm/thread_seed.h"
+#include "tegula/random/draw_history.h"
 
 namespace tegula {
 
@@ -15,39 +25,84 @@ using namespace inner;
 
 namespace {
 
-struct WorldRandom {
-  std::mutex mutex;
-  RNGState state;
-};
-
 // Elements have indices below 2^63; generators take the blocks from there on.
 constexpr std::uint64_t kBeyondElements = std::uint64_t{1} << 63;
 
-}  // namespace
-
-void manual_seed(const World& world, std::uint64_t seed) {
-  set_rng_state(world, {.seed = seed, .next_draw = 0});
+// Sizes are no part of a stream's name, so that a program draws the same on meshes of any size. So
+// a slice is known by the axes that it names; of joined or split axes the sizes must tell.
+bool leaves_axes_out(const DeviceMesh& mesh, const DeviceMesh& root) {
+  const bool is_slice =
+      std::all_of(mesh.axes().begin(), mesh.axes().end(), [&](const MeshAxis& axis) {
+        return std::find(root.axes().begin(), root.axes().end(), axis) != root.axes().end();
+      });
+  return is_slice ? mesh.ndim() < root.ndim() : mesh.fiber_count() > 1;
 }
 
-RNGState rng_state(const World& world) {
+std::vector<std::string> axis_names(const DeviceMesh& mesh) {
+  std::vector<std::string> names;
+  for (const MeshAxis& axis : mesh.axes()) names.push_back(axis.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// 0 where all ranks draw; else what the mesh leaves out. None: the rank is outside of the mesh.
+std::optional<std::uint64_t> stream_of(const DeviceMesh& mesh, const World& world) {
+  if (!mesh.coordinate_of(world.rank())) return std::nullopt;
+  const DeviceMesh root = mesh.root();
+  const bool is_part = root.size() < world.size();
+  const bool is_slice = leaves_axes_out(mesh, root);
+  if (!is_part && !is_slice) return 0;
+  Hasher hasher;
+  if (is_part) {
+    std::vector<std::int64_t> ranks = root.ranks();
+    std::sort(ranks.begin(), ranks.end());
+    hasher.add_all(ranks);
+  }
+  if (is_slice) {
+    for (const std::string& name : axis_names(mesh)) hasher.add(name);
+    hasher.add("of");
+    for (const std::string& name : axis_names(root)) hasher.add(name);
+  }
+  return hasher.result();
+}
+
+struct MeshHash {
+  std::size_t operator()(const DeviceMesh& mesh) const { return mesh.hash(); }
+};
+
+struct WorldRandom {
+  std::mutex mutex;
+  DrawHistories histories;
+  std::unordered_map<DeviceMesh, std::optional<std::uint64_t>, MeshHash> streams;
+
+  std::optional<std::uint64_t> stream(const DeviceMesh& mesh, const World& world) {
+    const auto found = streams.find(mesh);
+    if (found != streams.end()) return found->second;
+    // without its owner, which is the world that keeps this
+    return streams.emplace(mesh.with_owner(nullptr), stream_of(mesh, world)).first->second;
+  }
+};
+
+// Calls `act` with the world's histories and the word that says where this rank's draws stand,
+// which it may change.
+template <class Act>
+void with_word(const World& world, const Act& act) {
   auto& random = world.part<WorldRandom>();
   const std::lock_guard lock(random.mutex);
-  return random.state;
+  if (std::optional<std::uint64_t>& of_thread = world.part<comm::ThreadSeed>().word) {
+    act(random, *of_thread);
+    return;
+  }
+  SeedWord seed;
+  std::uint64_t word = seed.value();
+  act(random, word);
+  if (word != seed.value()) seed.set(word);
 }
 
-void set_rng_state(const World& world, const RNGState& state) {
-  auto& random = world.part<WorldRandom>();
-  const std::lock_guard lock(random.mutex);
-  random.state = state;
-}
+// Every draw passes here, so that the ranks that draw together can be made to agree on it.
+void note_draw(const World&, const DeviceMesh&, const Draw&) {}
 
-Draw inner::next_draw(const World& world) {
-  auto& random = world.part<WorldRandom>();
-  const std::lock_guard lock(random.mutex);
-  return {.seed = random.state.seed, .number = random.state.next_draw++};
-}
-
-Draw inner::draw_from(at::Generator generator) {
+Draw draw_from(at::Generator generator) {
   if (!generator.defined() || !generator.device().is_cpu()) {
     throw UsageError("random numbers need a CPU generator")
         .fact("got", generator.defined() ? generator.device().str() : "undefined")
@@ -55,6 +110,50 @@ Draw inner::draw_from(at::Generator generator) {
   }
   const std::lock_guard lock(generator.mutex());
   return {.seed = generator.get<at::CPUGeneratorImpl>()->random64(), .number = 0};
+}
+
+}  // namespace
+
+void manual_seed(const World& world, std::uint64_t seed) {
+  set_rng_state(world, {.seed = seed, .draws = {}});
+}
+
+RNGState rng_state(const World& world) {
+  RNGState state;
+  with_word(world, [&](WorldRandom& random, std::uint64_t word) {
+    const DrawHistory& history = random.histories.at(word);
+    state = {.seed = history.base(), .draws = history.counts()};
+  });
+  return state;
+}
+
+void set_rng_state(const World& world, const RNGState& state) {
+  with_word(world, [&](WorldRandom& random, std::uint64_t& word) {
+    DrawHistory history(state.seed, state.draws);
+    word = history.word();
+    random.histories.add(std::move(history));
+  });
+}
+
+Draw inner::next_draw(const World& world, const DeviceMesh& mesh) {
+  std::optional<Draw> draw;
+  with_word(world, [&](WorldRandom& random, std::uint64_t& word) {
+    const std::optional<std::uint64_t> stream = random.stream(mesh, world);
+    if (!stream) return;
+    DrawHistory& history = random.histories.at(word);
+    draw = Draw{.seed = history.next(*stream), .number = *stream};
+    word = history.word();
+  });
+  if (!draw) return {};
+  note_draw(world, mesh, *draw);
+  return *draw;
+}
+
+Draw inner::next_draw(const World& world, const DeviceMesh& mesh, at::Generator generator) {
+  if (is_default(generator)) return next_draw(world, mesh);
+  const Draw draw = draw_from(std::move(generator));
+  if (mesh.coordinate_of(world.rank())) note_draw(world, mesh, draw);
+  return draw;
 }
 
 at::Generator inner::replicated_generator(const Draw& draw) {

@@ -53,7 +53,7 @@ at::Tensor made(const Shape& shape, at::ScalarType type, const DeviceMesh& mesh,
 at::Tensor drawn(const Shape& shape, at::ScalarType type, const DeviceMesh& mesh,
                  const Placements& placements, const at::TensorOptions& options,
                  const Distribution& distribution) {
-  const Draw draw = next_draw(World::of(mesh));
+  const Draw draw = next_draw(World::of(mesh), mesh);
   return made(shape, type, mesh, placements, options,
               [&](const at::Tensor& tile, const DTensorSpec& spec, const Coordinate& at) {
                 fill_random(tile, spec, at, distribution, draw);

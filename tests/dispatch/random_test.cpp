@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -14,6 +15,7 @@
 
 #include "tegula/bridge/tiles.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/random/draw_history.h"
 #include "tegula/random/index_runs.h"
 #include "tegula/random/philox_batch.h"
 #include "tegula/random/random_fill.h"
@@ -24,6 +26,7 @@ namespace tegula::inner {
 namespace {
 
 constexpr Draw kDraw{.seed = 20260101, .number = 5};
+constexpr std::uint64_t kStep = DrawHistory::kStep;
 
 at::Tensor filled(const Shape& shape, at::ScalarType type, const Distribution& distribution,
                   const Draw& draw = kDraw) {
@@ -31,6 +34,8 @@ at::Tensor filled(const Shape& shape, at::ScalarType type, const Distribution& d
   fill_random(tensor, distribution, draw);
   return tensor;
 }
+
+std::uint64_t default_seed() { return at::detail::getDefaultCPUGenerator().current_seed(); }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
@@ -152,16 +157,16 @@ TEST(RandomFillLaw, RanksOfAnyMeshAgree) {
     const DTensorSpec spec(DeviceMesh({{"x", ranks}}), {Shard(1)}, TensorMeta(shape, DType::F32));
     run_ranks(ranks, [&](World& world) {
       manual_seed(world, 42);
-      next_draw(world);
+      next_draw(world, spec.mesh());
       const Coordinate coordinate = spec.mesh().coordinate_of(world.rank()).value();
       at::Tensor tile = at::empty(local_shape(spec, coordinate));
-      fill_random(tile, spec, coordinate, Normal{}, next_draw(world));
+      fill_random(tile, spec, coordinate, Normal{}, next_draw(world, spec.mesh()));
       tiles[static_cast<std::size_t>(world.rank())] = tile;
     });
     wholes.push_back(join_tiles(tiles, spec));
     EXPECT_TRUE(same_bits(wholes.back(), wholes.front())) << ranks;
   }
-  EXPECT_TRUE(same_bits(wholes.front(), filled(shape, at::kFloat, Normal{}, {42, 1})));
+  EXPECT_TRUE(same_bits(wholes.front(), filled(shape, at::kFloat, Normal{}, {42 + kStep, 0})));
 }
 
 TEST(RandomFill, OtherDrawsSeedsAndElementsDiffer) {
@@ -175,6 +180,19 @@ TEST(RandomFill, OtherDrawsSeedsAndElementsDiffer) {
     }
   }
   EXPECT_EQ(seen.size(), count);
+}
+
+TEST(RandomFill, DrawsThatFollowOneAnotherAreUniformAndIndependent) {
+  // Of 2^16 numbers: 5 standard deviations of the mean, and of the correlation of neighbours.
+  constexpr std::int64_t kCount = 1 << 16;
+  at::Tensor values = at::empty({kCount}, at::kDouble);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    fill_random(values[i], Uniform{}, {7 + static_cast<std::uint64_t>(i) * kStep, 0});
+  }
+  const at::Tensor centred = (values - 0.5) * std::sqrt(12.0);
+  EXPECT_NEAR(centred.mean().item<double>(), 0, 5.0 / 256);
+  const at::Tensor product = centred.narrow(0, 1, kCount - 1) * centred.narrow(0, 0, kCount - 1);
+  EXPECT_NEAR(product.mean().item<double>(), 0, 5.0 / 256);
 }
 
 TEST(RandomFill, OnlyTheTileIsWritten) {
@@ -286,49 +304,205 @@ TEST(IndexRuns, NarrowTilesAreWalkedAlongTheirLength) {
   EXPECT_EQ(runs, (std::vector<IndexRun>{{2, 4, 0, 2, 100}, {3, 4, 1, 2, 100}}));
 }
 
-TEST(RandomState, BeginsAlikeOnEveryRankAndCountsDraws) {
+TEST(RandomState, RankThreadsBeginWithTheSeedOfTheGeneratorAndLeaveIt) {
+  at::manual_seed(5);
   run_ranks(3, [](World& world) {
-    EXPECT_EQ(rng_state(world), RNGState{});
-    EXPECT_EQ(next_draw(world), (Draw{RNGState{}.seed, 0}));
-    EXPECT_EQ(next_draw(world), (Draw{RNGState{}.seed, 1}));
+    const DeviceMesh mesh = world.mesh({{"a", 3}});
+    EXPECT_EQ(rng_state(world), (RNGState{5, {}}));
+    EXPECT_EQ(next_draw(world, mesh), (Draw{5, 0}));
+    at::manual_seed(6);  // is everybody's, so it is nobody's
+    EXPECT_EQ(next_draw(world, mesh), (Draw{5 + kStep, 0}));
     manual_seed(world, 7);
-    EXPECT_EQ(next_draw(world), (Draw{7, 0}));
-    EXPECT_EQ(rng_state(world), (RNGState{7, 1}));
+    EXPECT_EQ(next_draw(world, mesh), (Draw{7, 0}));
+    EXPECT_EQ(rng_state(world), (RNGState{7, {{0, 1}}}));
   });
+  EXPECT_EQ(default_seed(), 6U);
 }
 
 TEST(RandomState, SavedAndRestoredItRepeats) {
-  const World world = World::alone();
-  next_draw(world);
-  const RNGState saved = rng_state(world);
-  const at::Tensor first = filled({100}, at::kFloat, Normal{}, next_draw(world));
-  const at::Tensor second = filled({100}, at::kFloat, Normal{}, next_draw(world));
-  set_rng_state(world, saved);
-  EXPECT_TRUE(same_bits(filled({100}, at::kFloat, Normal{}, next_draw(world)), first));
-  EXPECT_TRUE(same_bits(filled({100}, at::kFloat, Normal{}, next_draw(world)), second));
-  EXPECT_FALSE(same_bits(first, second));
+  run_ranks(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"a", 2}, {"b", 1}});
+    next_draw(world, mesh["a"]);
+    const RNGState saved = rng_state(world);
+    const Draw first = next_draw(world, mesh);
+    const Draw second = next_draw(world, mesh["a"]);
+    EXPECT_NE(first, second);
+    set_rng_state(world, saved);
+    EXPECT_EQ(rng_state(world), saved);
+    EXPECT_EQ(next_draw(world, mesh), first);
+    EXPECT_EQ(next_draw(world, mesh["a"]), second);
+  });
 }
 
-TEST(RandomState, WorldsDoNotShareIt) {
-  const World one = World::alone();
+// A process rank: torch's generator is its own.
+struct ProcessRank : testing::Test {
+  World world = World::alone();
+  DeviceMesh mesh = world.mesh({{"dp", 1}, {"tp", 1}});
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+};
+
+TEST_F(ProcessRank, TheSeedOfTorchIsTheSeedOfDistributedDraws) {
+  at::manual_seed(3);
+  const Draw first = next_draw(world, mesh);
+  const Draw second = next_draw(world, mesh);
+  EXPECT_EQ(first, (Draw{3, 0}));
+  EXPECT_EQ(second, (Draw{3 + kStep, 0}));
+  at::manual_seed(3);
+  EXPECT_EQ(next_draw(world, mesh), first);
+  at::manual_seed(4);
+  EXPECT_EQ(next_draw(world, mesh), (Draw{4, 0}));
+}
+
+TEST_F(ProcessRank, AStateOfTheGeneratorBringsItsDrawsBack) {
+  at::manual_seed(3);
+  next_draw(world, mesh);
+  const at::Tensor state = generator.get_state();
+  const std::vector<Draw> draws{next_draw(world, mesh), next_draw(world, mesh["tp"]),
+                                next_draw(world, mesh["dp"]), next_draw(world, mesh["tp"])};
+  const at::Tensor later = generator.get_state();
+  const Draw last = next_draw(world, mesh["tp"]);
+  at::manual_seed(8);  // as in a part of the program that is forked
+  next_draw(world, mesh);
+  generator.set_state(state);
+  EXPECT_EQ(next_draw(world, mesh), draws[0]);
+  EXPECT_EQ(next_draw(world, mesh["tp"]), draws[1]);
+  EXPECT_EQ(next_draw(world, mesh["dp"]), draws[2]);
+  generator.set_state(later);
+  EXPECT_EQ(next_draw(world, mesh["tp"]), last);
+}
+
+TEST_F(ProcessRank, AStateContinuesInAnotherWorldAsInItsOwn) {
+  at::manual_seed(3);
+  next_draw(world, mesh);
+  const at::Tensor state = generator.get_state();
+  const Draw draw = next_draw(world, mesh);
+  generator.set_state(state);
   const World other = World::alone();
-  manual_seed(one, 1);
-  EXPECT_EQ(rng_state(other), RNGState{});
+  EXPECT_EQ(next_draw(other, other.mesh({{"a", 1}})), draw);
 }
 
-TEST(RandomState, AGeneratorThatWasPassedMovesOn) {
-  at::Generator generator = at::detail::createCPUGenerator(3);
-  at::Generator twin = at::detail::createCPUGenerator(3);
-  const Draw first = draw_from(generator);
-  EXPECT_EQ(first, draw_from(twin));
-  EXPECT_NE(first, draw_from(generator));
-  EXPECT_EQ(usage_error_of([] { draw_from(at::Generator()); }),
+TEST_F(ProcessRank, PlainAndDistributedDrawsLeaveEachOtherAlone) {
+  const auto plain = [] { return at::cat({at::randn({5}), at::rand({3}), at::randn({700})}); };
+  at::manual_seed(3);
+  const at::Tensor want = plain();
+  at::manual_seed(3);
+  next_draw(world, mesh);
+  plain();
+  EXPECT_EQ(next_draw(world, mesh), (Draw{3 + kStep, 0}));
+
+  at::manual_seed(3);
+  std::vector<at::Tensor> parts{at::randn({5})};
+  next_draw(world, mesh);
+  parts.push_back(at::rand({3}));
+  manual_seed(world, 9);
+  parts.push_back(at::randn({700}));
+  EXPECT_TRUE(same_bits(at::cat(parts), want));
+  EXPECT_EQ(next_draw(world, mesh), (Draw{9, 0}));
+}
+
+TEST_F(ProcessRank, StateAndSeedAreThoseOfTheGenerator) {
+  manual_seed(world, 11);
+  EXPECT_EQ(default_seed(), 11U);
+  next_draw(world, mesh);
+  next_draw(world, mesh["tp"]);
+  const RNGState saved = rng_state(world);
+  const Draw draw = next_draw(world, mesh["tp"]);
+  at::manual_seed(12);
+  EXPECT_EQ(rng_state(world), (RNGState{12, {}}));
+  set_rng_state(world, saved);
+  EXPECT_EQ(default_seed(), 11 + 2 * kStep);
+  EXPECT_EQ(next_draw(world, mesh["tp"]), draw);
+}
+
+TEST_F(ProcessRank, AGeneratorThatWasPassedMovesOn) {
+  at::Generator given = at::detail::createCPUGenerator(3);
+  const Draw first = next_draw(world, mesh, given);
+  EXPECT_EQ(first, next_draw(world, mesh, at::detail::createCPUGenerator(3)));
+  EXPECT_NE(first, next_draw(world, mesh, given));
+  EXPECT_EQ(usage_error_of([&] { next_draw(world, mesh, at::Generator()); }),
             "tegula: random numbers need a CPU generator\n"
             "  got     undefined\n"
             "  hint    pass a CPU generator in the same state on every rank, or none");
 }
 
-TEST(RandomState, EqualDrawsGiveEqualGenerators) {
+TEST_F(ProcessRank, TheDefaultGeneratorMayBePassed) {
+  at::manual_seed(3);
+  EXPECT_EQ(next_draw(world, mesh, generator), (Draw{3, 0}));
+  EXPECT_EQ(next_draw(world, mesh), (Draw{3 + kStep, 0}));
+}
+
+// Streams -------------------------------------------------------------------------------------
+
+std::uint64_t stream_at(int size, int rank,
+                        const std::function<DeviceMesh(const World&)>& mesh_of) {
+  const World world = World::fake(size, rank);
+  return next_draw(world, mesh_of(world)).number;
+}
+
+TEST(Streams, AllMeshesOfAllRanksAreOne) {
+  EXPECT_EQ(stream_at(4, 1, [](const World& world) { return world.mesh({{"a", 4}}); }), 0U);
+  EXPECT_EQ(stream_at(4, 1, [](const World& w) { return w.mesh({{"a", 4}}, {3, 1, 0, 2}); }), 0U);
+  for (int size : {1, 4}) {
+    const auto grid = [&](const World& world) {
+      return world.mesh({{"a", 1}, {"b", size}, {"c", 1}});
+    };
+    EXPECT_EQ(stream_at(size, 0, grid), 0U);
+    EXPECT_EQ(stream_at(size, 0, [&](const World& w) { return grid(w).flatten(); }), 0U);
+    EXPECT_EQ(stream_at(size, 0, [&](const World& w) { return grid(w)[{"c", "b", "a"}]; }), 0U);
+  }
+}
+
+TEST(Streams, ASliceIsOneInAllFibersAndForAllSizes) {
+  const auto slice = [](int a, int b, int rank, const char* axis) {
+    return stream_at(a * b, rank,
+                     [=](const World& world) { return world.mesh({{"a", a}, {"b", b}})[axis]; });
+  };
+  const std::uint64_t b = slice(2, 2, 0, "b");
+  EXPECT_NE(b, 0U);
+  EXPECT_NE(b, slice(2, 2, 0, "a"));
+  for (int rank : {1, 2, 3}) EXPECT_EQ(slice(2, 2, rank, "b"), b);
+  EXPECT_EQ(slice(1, 1, 0, "b"), b);
+  EXPECT_EQ(slice(3, 1, 2, "b"), b);
+}
+
+TEST(Streams, MeshesOfSomeRanksAreKnownByTheirRanks) {
+  const auto part = [](std::vector<std::int64_t> ranks) {
+    return [=](const World& world) { return world.mesh({{"a", 2}}, ranks); };
+  };
+  const std::uint64_t stream = stream_at(4, 1, part({0, 1}));
+  EXPECT_NE(stream, 0U);
+  EXPECT_EQ(stream_at(4, 0, part({1, 0})), stream);
+  EXPECT_NE(stream_at(4, 1, part({1, 2})), stream);
+}
+
+TEST(Streams, RanksMayDrawDifferentlyOftenAndDrawTogetherAgain) {
+  std::vector<std::vector<Draw>> draws(4);
+  run_ranks(4, [&](World& world) {
+    manual_seed(world, 5);
+    const DeviceMesh mesh = world.mesh({{"stage", 2}, {"dp", 2}});
+    const DeviceMesh pair = world.mesh({{"x", 2}}, {1, 2});
+    std::vector<Draw>& mine = draws[static_cast<std::size_t>(world.rank())];
+    mine.push_back(next_draw(world, mesh));
+    for (int i = 0; i < world.rank() / 2 * 3; ++i) next_draw(world, mesh["dp"]);
+    next_draw(world, pair);
+    mine.push_back(next_draw(world, mesh));
+    mine.push_back(next_draw(world, pair));
+    if (world.rank() < 2) mine.push_back(next_draw(world, mesh["dp"]));
+  });
+  EXPECT_EQ(draws[0][1], (Draw{5 + kStep, 0}));
+  for (const std::vector<Draw>& of_rank : draws) {
+    EXPECT_EQ(of_rank[0], draws[0][0]);
+    EXPECT_EQ(of_rank[1], draws[0][1]);
+  }
+  EXPECT_EQ(draws[0][2], Draw{});  // outside of the pair
+  EXPECT_EQ(draws[1][2], draws[2][2]);
+  EXPECT_EQ(draws[1][2].seed, 5 + kStep);
+  EXPECT_EQ(draws[0][3], draws[1][3]);
+}
+
+// Replicated generators -----------------------------------------------------------------------
+
+TEST(ReplicatedGenerator, EqualDrawsGiveEqualGenerators) {
   const auto permuted = [](const Draw& draw) {
     return at::randperm(1000, replicated_generator(draw), at::kLong);
   };
@@ -339,7 +513,7 @@ TEST(RandomState, EqualDrawsGiveEqualGenerators) {
   EXPECT_FALSE(at::equal(permuted({5, 6}), permuted({5 + (std::uint64_t{1} << 32), 6})));
 }
 
-TEST(RandomState, AReplicatedGeneratorIsUniform) {
+TEST(ReplicatedGenerator, IsUniform) {
   // 2^18 numbers of variance 1/12: the mean has a standard deviation of 0.00056; 5 of them.
   const at::Tensor values = at::rand({1 << 18}, replicated_generator({1, 2}), at::kDouble);
   EXPECT_NEAR(values.mean().item<double>(), 0.5, 5 * 0.00057);

@@ -1,17 +1,29 @@
 // A program that has MPI already: worlds from its communicators run the whole suite of collectives,
 // over shm (its ranks are on one host) and over mpi, and so does a part of its ranks by themselves.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <mpi.h>
 
 #include <iostream>
 
 #include "tegula/comm/mpi.h"
+#include "tests/comm/ranks.h"
 #include "tests/comm/suite.h"
 
 namespace {
 
+// Ranks that nobody seeded begin with one seed.
+void check_seed(const tegula::World& world) {
+  const std::uint64_t seed = at::detail::getDefaultCPUGenerator().current_seed();
+  const at::Tensor all =
+      world.group().all_gather(at::full({1}, static_cast<std::int64_t>(seed), at::kLong), 0);
+  tegula::require(at::equal(all, all[0].expand_as(all)), "ranks begin with different seeds");
+}
+
 void run_suite(MPI_Comm communicator, const std::string& backend) {
   tegula::World world = tegula::World::from_mpi(communicator, {backend, std::nullopt});
+  check_seed(world);
   for (const auto& [name, body] : tegula::suite()) {
     body(world);
     world.group().barrier();

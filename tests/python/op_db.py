@@ -82,7 +82,7 @@ class Suite:
         self.tensors = Plain() if options.plain else Distributed(shape, options.timeout / 2)
         self.axes = len(shape)
         # Ranks draw different plain numbers, so that none agree by luck.
-        self.generator = 0 if options.plain else 1000 + self.ranks.rank
+        self.own_draws = 0 if options.plain else 1 + self.ranks.rank
         is_first = self.ranks.rank == 0
         # All ranks read what an earlier run left before rank 0 goes on writing it.
         self.report = Report(options.json if is_first or options.resume else None, options.resume)
@@ -136,7 +136,7 @@ class Suite:
                 name = full_name(op) + {"function": "", "inplace": " in place", "out": " out="}[form]
                 if has_form(op, form, sample) and not self.report.has(name, number):
                     chooser = Chooser(self.axes, self.seed_of(op) + number)
-                    self.try_sample(name, number, Trial(op, form, sample, self.tensors, chooser, self.generator))
+                    self.try_sample(name, number, Trial(op, form, sample, self.tensors, chooser, self.own_draws))
         if self.ranks.rank == 0:
             self.print()
         return 0 if self.report.is_good() else 1

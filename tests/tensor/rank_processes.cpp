@@ -1,5 +1,6 @@
 #include "tests/tensor/rank_processes.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -133,5 +134,6 @@ WorldOptions patient_world() {
 int main(int argc, char** argv) {
   if (argc == 4 && std::string(argv[1]) == "--rank") return tegula::run_as_rank(argv[2], argv[3]);
   testing::InitGoogleTest(&argc, argv);
+  at::manual_seed(20260101);  // of what rank threads draw, so that a failure can be repeated
   return RUN_ALL_TESTS();
 }
