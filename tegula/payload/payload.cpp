@@ -9,6 +9,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/payload/expanded.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
@@ -17,9 +18,9 @@ namespace tegula::inner {
 namespace {
 
 constexpr const char* kNoStorage =
-    "a distributed tensor has no storage of its own\n"
-    "  hint    use tegula::full_tensor(x) or tegula::to_local(x) to save it or to point into its "
-    "data, and tegula::to_string(x) to print it; torch.compile and fake tensors do not take it";
+    "tegula: a distributed tensor has no storage of its own, to point into, to print or to save\n"
+    "  hint    tegula::to_local(x) is this rank's tile, tegula::full_tensor(x) the whole; stream "
+    "tegula::show(x)";
 
 c10::DispatchKeySet outer_keys() {
   return c10::DispatchKeySet(c10::DispatchKey::PrivateUse3) |
@@ -147,12 +148,21 @@ at::Tensor Payload::whole() const {
   return redistribute_tile(world_, resolved_tile(), from, replicated_spec(from));
 }
 
+namespace {
+
+// libtorch refuses to copy into a tensor that overlaps itself.
+void copy_into(const at::Tensor& to, const at::Tensor& from) {
+  one_of_each(to, to.strides()).copy_(one_of_each(from, to.strides()));
+}
+
+}  // namespace
+
 void Payload::write(const at::Tensor& whole) const {
   const std::optional<Coordinate> at = coordinate();
   if (!at) return;
   if (link_) {
     at::Tensor base = link_->base->whole();
-    link_->view(base).copy_(whole);
+    copy_into(link_->view(base), whole);
     link_->base->write(base);
     return;
   }
@@ -161,8 +171,8 @@ void Payload::write(const at::Tensor& whole) const {
   const at::Tensor mine = tile();
   if (mine.is_same(whole)) return;
   const DTensorSpec to = spec_.with_meta(dense(spec_.meta()));
-  mine.copy_(
-      redistribute_tile(world_, whole.resolve_conj().resolve_neg(), replicated_spec(to), to));
+  copy_into(mine,
+            redistribute_tile(world_, whole.resolve_conj().resolve_neg(), replicated_spec(to), to));
 }
 
 at::Tensor outer_tensor(PayloadPtr payload) {

@@ -97,10 +97,7 @@ void check_can_be_moved(const Member& member) {
 
 void become(at::Tensor tensor, const DeviceMesh& mesh, const DTensorSpec& spec,
             const DistributeOptions& options) {
-  // a shape without data becomes tiles without values, for the caller to fill
-  tensor.set_data(tensor.is_meta()
-                      ? empty(tensor.sizes().vec(), mesh, spec.placements(), tensor.scalar_type())
-                      : distribute_tensor(tensor.detach(), mesh, spec.placements(), options));
+  tensor.set_data(distribute_tensor(tensor.detach(), mesh, spec.placements(), options));
 }
 
 void distribute_gradient(const at::Tensor& tensor, const DistributeOptions& options) {
