@@ -42,6 +42,11 @@ std::string last_line(const DTensorSpec& spec, const std::string& remarks) {
 
 std::string printed_with(const at::Tensor& plain, const DTensorSpec& spec,
                          const std::string& remarks) {
+  // libtorch prints the real parts of complex numbers only
+  if (plain.is_complex()) {
+    return printed_with(at::view_as_real(plain.resolve_conj()), spec,
+                        remarks + ", real and imaginary parts in the last dim");
+  }
   std::string text = printed(plain);
   text.erase(text.rfind('['));  // "[ CPUFloatType{2,3} ]" ends what libtorch prints
   return text + last_line(spec, remarks);

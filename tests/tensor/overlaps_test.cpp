@@ -9,8 +9,8 @@
 namespace tegula {
 namespace {
 
-// On 3 ranks: what the program does with a tensor, placed in all of these ways, is what it does with
-// a plain one: the same values are left in the tensor, or it is refused.
+// On 3 ranks: what the program does with a tensor, placed in all of these ways, is what it does
+// with a plain one: the same values are left in the tensor, or it is refused.
 void expect_as_plain_memory(const at::Tensor& plain,
                             const std::function<void(const at::Tensor& tensor)>& program) {
   run_impatient(3, [&](World& world) {
@@ -42,7 +42,8 @@ TEST(Overlaps, AWriteToWhatIsReadByAnotherNameIsRefused) {
   const at::Tensor square = numbers({4, 4});
   expect_as_plain_memory(square, [](const at::Tensor& a) { a.add_(a.t()); });
   expect_as_plain_memory(square, [](const at::Tensor& a) { a.detach().add_(a.t()); });
-  expect_as_plain_memory(square, [](const at::Tensor& a) { a.narrow(0, 0, 3).sub_(a.narrow(0, 1, 3)); });
+  expect_as_plain_memory(square,
+                         [](const at::Tensor& a) { a.narrow(0, 0, 3).sub_(a.narrow(0, 1, 3)); });
   expect_as_plain_memory(square, [](const at::Tensor& a) {
     a.index_add_(0, at::tensor({0, 1}, at::kLong), a.narrow(0, 0, 2));
   });
@@ -52,7 +53,8 @@ TEST(Overlaps, AWriteToWhatIsReadByTheSameNameIsFine) {
   const at::Tensor square = numbers({4, 4});
   expect_as_plain_memory(square, [](const at::Tensor& a) { a.add_(a); });
   expect_as_plain_memory(square, [](const at::Tensor& a) { a.add_(a.alias()); });
-  expect_as_plain_memory(square, [](const at::Tensor& a) { a.narrow(0, 0, 2).add_(a.narrow(0, 2, 2)); });
+  expect_as_plain_memory(square,
+                         [](const at::Tensor& a) { a.narrow(0, 0, 2).add_(a.narrow(0, 2, 2)); });
   expect_as_plain_memory(square, [](const at::Tensor& a) { a.fill_(a[1][1]); });
   expect_as_plain_memory(square, [](const at::Tensor& a) { a.masked_fill_(a > 0, a[0][0]); });
 }
