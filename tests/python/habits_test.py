@@ -310,6 +310,15 @@ class Modules(unittest.TestCase):
         self.assertEqual(tg.full_tensor(model.up.weight.detach()).tolist(), torch.ones(4, 3).tolist())
 
 
+class Batches(unittest.TestCase):
+    def test_lookups_may_be_batched(self):
+        words, table = torch.tensor([[0, 1, 2], [3, 0, 1]]), numbers(2, 8, 4)
+        for placement in (tg.Shard(0), tg.Shard(1), tg.Replicate()):
+            with tg.implicit_replication():  # vmap makes a plain tensor, alike on all ranks
+                found = torch.vmap(nn.functional.embedding)(placed(words, placement), placed(table, placement))
+            torch.testing.assert_close(tg.full_tensor(found), torch.vmap(nn.functional.embedding)(words, table))
+
+
 class WithoutData(unittest.TestCase):
     def test_tensors_like_another_may_be_without_data(self):
         x = placed(numbers(5, 3))

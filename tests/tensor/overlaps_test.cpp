@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "tegula/payload/guards.h"
 #include "tegula/tensor/factories.h"
 #include "tests/tensor/as_plain.h"
 
@@ -15,6 +16,7 @@ void expect_as_plain_memory(const at::Tensor& plain,
                             const std::function<void(const at::Tensor& tensor)>& program) {
   run_impatient(3, [&](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
+    const ImplicitReplication plain_indices;
     const at::Tensor expected = plain.clone();
     const bool is_refused = error_of([&] { program(expected); }) != "nothing was thrown";
     for (const Placement& placement : Placements{Replicate(), Shard(0), Shard(-1)}) {
