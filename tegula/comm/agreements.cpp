@@ -17,13 +17,16 @@ bool Agreements::Set::covers(const std::vector<int>& members) const {
 
 void Agreements::note(const std::vector<std::int64_t>& ranks, std::uint64_t hash,
                       std::string_view what) {
-  std::vector<std::int64_t> sorted = ranks;
-  std::sort(sorted.begin(), sorted.end());
+  if (!std::is_sorted(ranks.begin(), ranks.end())) {
+    std::vector<std::int64_t> sorted = ranks;
+    std::sort(sorted.begin(), sorted.end());
+    return note(sorted, hash, what);
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::string& lane = Lane::current();
   auto set = std::find_if(sets_.begin(), sets_.end(),
-                          [&](const Set& one) { return one.lane == lane && one.ranks == sorted; });
-  if (set == sets_.end()) set = sets_.insert(set, {lane, std::move(sorted), 0});
+                          [&](const Set& one) { return one.lane == lane && one.ranks == ranks; });
+  if (set == sets_.end()) set = sets_.insert(set, {lane, ranks, 0});
   set->hash = Hasher().add(set->hash).add(hash).result();
   latest_.push_back({static_cast<std::size_t>(set - sets_.begin()), std::string(what)});
   if (latest_.size() > 2 * kNamed) latest_.pop_front();

@@ -3,9 +3,11 @@
 // the seed cannot tell, which streams drew, is kept with the world (draw_history.h).
 #include "tegula/random/random.h"
 
+#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -16,6 +18,9 @@
 #include "tegula/base/hash.h"
 #include "tegula/base/philox.h"
 #include "tegula/bridge/seed_word.h"
+#include "tegula/comm/agreements.h"
+#include "tegula/comm/comm_log.h"
+#include "tegula/comm/recovery.h"
 #include "tegula/comm/thread_seed.h"
 #include "tegula/random/draw_history.h"
 
@@ -45,9 +50,13 @@ std::vector<std::string> axis_names(const DeviceMesh& mesh) {
   return names;
 }
 
-// 0 where all ranks draw; else what the mesh leaves out. None: the rank is outside of the mesh.
-std::optional<std::uint64_t> stream_of(const DeviceMesh& mesh, const World& world) {
-  if (!mesh.coordinate_of(world.rank())) return std::nullopt;
+// Ranks that draw together.
+struct Stream {
+  std::uint64_t number = 0;         // 0 where all ranks draw; else what the mesh leaves out
+  std::vector<std::int64_t> ranks;  // in order
+};
+
+std::uint64_t stream_number(const DeviceMesh& mesh, const World& world) {
   const DeviceMesh root = mesh.root();
   const bool is_part = root.size() < world.size();
   const bool is_slice = leaves_axes_out(mesh, root);
@@ -66,6 +75,15 @@ std::optional<std::uint64_t> stream_of(const DeviceMesh& mesh, const World& worl
   return hasher.result();
 }
 
+// None: the rank is outside of the mesh.
+std::optional<Stream> stream_of(const DeviceMesh& mesh, const World& world) {
+  const std::optional<std::int64_t> fiber = mesh.fiber_of(world.rank());
+  if (!fiber) return std::nullopt;
+  Stream stream{stream_number(mesh, world), mesh.ranks(*fiber)};
+  std::sort(stream.ranks.begin(), stream.ranks.end());
+  return stream;
+}
+
 struct MeshHash {
   std::size_t operator()(const DeviceMesh& mesh) const { return mesh.hash(); }
 };
@@ -73,9 +91,9 @@ struct MeshHash {
 struct WorldRandom {
   std::mutex mutex;
   DrawHistories histories;
-  std::unordered_map<DeviceMesh, std::optional<std::uint64_t>, MeshHash> streams;
+  std::unordered_map<DeviceMesh, std::optional<Stream>, MeshHash> streams;
 
-  std::optional<std::uint64_t> stream(const DeviceMesh& mesh, const World& world) {
+  const std::optional<Stream>& stream(const DeviceMesh& mesh, const World& world) {
     const auto found = streams.find(mesh);
     if (found != streams.end()) return found->second;
     // without its owner, which is the world that keeps this
@@ -99,8 +117,28 @@ void with_word(const World& world, const Act& act) {
   if (word != seed.value()) seed.set(word);
 }
 
-// Every draw passes here, so that the ranks that draw together can be made to agree on it.
-void note_draw(const World&, const DeviceMesh&, const Draw&) {}
+// Ranks whose seeds differ learn of it at their next communication.
+void note_draw(const World& world, const Stream& stream, const Draw& draw) {
+  comm::agree(world, stream.ranks, Hasher().add(draw.seed).add(draw.number).result(),
+              "a random draw of " + std::string(CommLabel::current()));
+}
+
+// A rank that failed may have drawn less than the others: all go on where rank 0 is.
+void agree_again(const World& world) {
+  if (world.size() == 1) return;
+  std::uint64_t word = 0;
+  with_word(world, [&](WorldRandom&, std::uint64_t& mine) { word = mine; });
+  at::Tensor shared = at::zeros({1}, at::kLong);
+  std::memcpy(shared.data_ptr(), &word, sizeof(word));
+  shared = world.group().broadcast(shared, 0);
+  std::memcpy(&word, shared.const_data_ptr(), sizeof(word));
+  manual_seed(world, word);
+}
+
+const bool kAgreesAgain = [] {
+  comm::on_recovery(agree_again);
+  return true;
+}();
 
 Draw draw_from(at::Generator generator) {
   if (!generator.defined() || !generator.device().is_cpu()) {
@@ -136,23 +174,24 @@ void set_rng_state(const World& world, const RNGState& state) {
 }
 
 Draw inner::next_draw(const World& world, const DeviceMesh& mesh) {
-  std::optional<Draw> draw;
+  Draw draw;
   with_word(world, [&](WorldRandom& random, std::uint64_t& word) {
-    const std::optional<std::uint64_t> stream = random.stream(mesh, world);
+    const std::optional<Stream>& stream = random.stream(mesh, world);
     if (!stream) return;
     DrawHistory& history = random.histories.at(word);
-    draw = Draw{.seed = history.next(*stream), .number = *stream};
+    draw = {.seed = history.next(stream->number), .number = stream->number};
     word = history.word();
+    note_draw(world, *stream, draw);
   });
-  if (!draw) return {};
-  note_draw(world, mesh, *draw);
-  return *draw;
+  return draw;
 }
 
 Draw inner::next_draw(const World& world, const DeviceMesh& mesh, at::Generator generator) {
   if (is_default(generator)) return next_draw(world, mesh);
   const Draw draw = draw_from(std::move(generator));
-  if (mesh.coordinate_of(world.rank())) note_draw(world, mesh, draw);
+  if (const std::optional<Stream> stream = stream_of(mesh, world)) {
+    note_draw(world, *stream, draw);
+  }
   return draw;
 }
 

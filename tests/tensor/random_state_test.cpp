@@ -193,5 +193,48 @@ TEST(RandomState, ContinuesInOtherProcessesAndOnOtherMeshes) {
   std::remove(file.c_str());
 }
 
+// --- agreement
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+void different_seeds(World& world, const std::string&) {
+  const DeviceMesh mesh = line(world);
+  const at::Tensor x = ones({4, 4}, mesh, {Shard(0)});
+  full_tensor(at::dropout(x, 0.5, true));
+  at::manual_seed(7 + static_cast<std::uint64_t>(world.rank()));
+  const at::Tensor y = at::dropout(x, 0.5, true);
+  const std::string error = error_of([&] { full_tensor(y); });
+  require(error.find("ranks have different values") != std::string::npos, error);
+  require(error.find("a random draw of aten::native_dropout") != std::string::npos, error);
+  world.recover();  // rank 0's seed from here on
+  full_tensor(at::dropout(x, 0.5, true));
+}
+
+const RankProgram of_different_seeds("draws of different seeds", different_seeds);
+
+TEST(RandomState, SeedsThatDifferAreAnErrorOnAllRanksThatNamesTheOp) {
+  of_different_seeds.run(2, "", 120);
+}
+
+void drew_differently(World& world, const std::string&) {
+  const at::Tensor x = ones({6, 4}, line(world), {Shard(0)});
+  for (int i = 0; i < world.rank(); ++i) at::rand_like(x);  // and nobody communicates
+  world.recover();
+  for (int i = 0; i < 3; ++i) full_tensor(at::rand_like(x));
+}
+
+const RankProgram of_different_counts("draws of different counts", drew_differently);
+
+TEST(RandomState, RanksAgreeAgainAfterARecoveryHoweverOftenEachDrew) {
+  of_different_counts.run(3, "", 120);
+}
+
 }  // namespace
 }  // namespace tegula
