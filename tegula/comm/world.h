@@ -55,7 +55,8 @@ struct GroupOptions {
 class World {
  public:
   // This process's place as the launcher says it (environment.h); alone if there is none. All ranks
-  // of the job call it, and as often. CommError if they do not find each other before the timeout.
+  // of the job call it, and as often; they begin with rank 0's seed (random/random.h). CommError if
+  // they do not find each other before the timeout.
   static World from_env(const WorldOptions& options = {});
   static World alone();
   // The ranks of an MPI communicator; include tegula/comm/mpi.h, which says more.
@@ -103,8 +104,8 @@ class World {
   // the world meanwhile. Then a new epoch begins: calls of the old one that are under way have
   // ended with an error and cannot change anything any more, groups are made anew when they are
   // next used (handles stay valid), what was aborted is not any more, and ranks agree on random
-  // numbers again (rank 0's). Tensors are as they were, each rank's tile for itself: what an op was
-  // writing when it failed has to be written again.
+  // numbers again (by a new seed that follows from rank 0's). Tensors are as they were, each rank's
+  // tile for itself: what an op was writing when it failed has to be written again.
   //
   // Over shm and gloo; gloo ranks notice a recovery of others when these let go of their
   // connections. Over mpi a world ends with its first error. CommError if a group of this world

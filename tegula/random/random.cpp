@@ -123,7 +123,8 @@ void note_draw(const World& world, const Stream& stream, const Draw& draw) {
               "a random draw of " + std::string(CommLabel::current()));
 }
 
-// A rank that failed may have drawn less than the others: all go on where rank 0 is.
+// A rank that failed may have drawn less than the others: all begin anew, with a seed that follows
+// from where rank 0 is and that no history knows.
 void agree_again(const World& world) {
   if (world.size() == 1) return;
   std::uint64_t word = 0;
@@ -132,7 +133,7 @@ void agree_again(const World& world) {
   std::memcpy(shared.data_ptr(), &word, sizeof(word));
   shared = world.group().broadcast(shared, 0);
   std::memcpy(&word, shared.const_data_ptr(), sizeof(word));
-  manual_seed(world, word);
+  manual_seed(world, mix_bits(word));
 }
 
 const bool kAgreesAgain = [] {

@@ -169,8 +169,8 @@ TEST(Meeting, ARankThatEndsBeforeItHasJoinedIsAnErrorOnAllAtOnce) {
   Child one([&] {
     const std::shared_ptr<Board> board = meet_on_host(job, 1, 3, kLong);
     met.open();
-    while (!board->fault().raised()) std::this_thread::sleep_for(1ms);
-    throw board->fault().error();
+    while (!board->fault(0).raised()) std::this_thread::sleep_for(1ms);
+    throw board->fault(0).error();
   });
   Child two([&] {
     met.wait();

@@ -212,7 +212,7 @@ std::shared_ptr<Board> Host::meet(Clock::time_point deadline) {
       check_presence();
     }
   } catch (const CommError& error) {
-    board_->fault().raise(error);  // for those that have met already
+    board_->fault(0).raise(error);  // for those that have met already
     throw;
   }
   return board_;
