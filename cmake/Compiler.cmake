@@ -1,4 +1,4 @@
-# Warnings, sanitizers, ccache. Targets of ours opt in with tegula_compile_options(target).
+# Warnings, sanitizers, hardening, ccache. Targets of ours opt in with tegula_compile_options(target).
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -12,6 +12,14 @@ endif()
 if(TEGULA_SANITIZE)
   add_compile_options(-fsanitize=${TEGULA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TEGULA_SANITIZE})
+else()
+  # Against attacks, as far as it costs no time. Checked stacks do where functions are short (a mesh's group of a
+  # rank: 44 -> 52 ns), so only what reads from other users and processes has them: TEGULA_CHECKED_STACKS.
+  add_compile_options(-fstack-clash-protection "$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+  add_link_options(-Wl,-z,relro,-z,now)
+  set(TEGULA_CHECKED_STACKS -fstack-protector-strong)
+  include(CheckPIESupported)
+  check_pie_supported()
 endif()
 
 function(tegula_compile_options target)
