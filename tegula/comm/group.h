@@ -15,9 +15,10 @@
 // reduced in f32. NaN wins min and max. bool counts as 0 and 1 and stays bool: sum is "any".
 //
 // Errors: UsageError if a call cannot be right on its own; nothing was sent then, but it counts as
-// a call: with the shm engine, members that make it throw CommError. CommError if ranks disagree,
-// one died or left, or one did not come before the timeout (five minutes unless set); with the shm
-// engine all members throw it, and each later call throws it again at once.
+// a call: with the shm engine, members that make it throw CommError. So it is if this rank has no
+// memory or thread for the call. CommError if ranks disagree, one died or left, or one did not come
+// before the timeout (five minutes unless set); with the shm engine all members throw it, and each
+// later call throws it again at once. In a child that the rank forked every call is a UsageError.
 #pragma once
 
 #include <ATen/core/Tensor.h>
