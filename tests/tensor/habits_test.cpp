@@ -253,22 +253,6 @@ TEST(Files, WhatIsPlainIsSavedAsEver) {
   EXPECT_FALSE(stream.str().empty());
 }
 
-TEST(Files, APlainFileIsLoadedIntoADistributedModule) {
-  torch::manual_seed(1);
-  torch::nn::Linear plain(3, 4);
-  const TemporaryFile file("loaded");
-  torch::save(plain, file.path.string());
-  run_impatient(2, [&](World& world) {
-    const DeviceMesh mesh = usual_mesh(world);
-    torch::nn::Linear net(3, 4);
-    distribute_module(*net, mesh, {{"weight", {Shard(0)}}});
-    torch::load(net, file.path.string());
-    EXPECT_EQ(placements_of(net->weight), (Placements{Shard(0)}));
-    EXPECT_EQ(difference(full_tensor(net->weight.detach()), plain->weight.detach()), "");
-    EXPECT_EQ(difference(full_tensor(net->bias.detach()), plain->bias.detach()), "");
-  });
-}
-
 TEST(Files, TheFirstRanksFileCounts) {
   run_impatient(3, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
