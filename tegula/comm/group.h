@@ -17,12 +17,12 @@
 //
 // Errors: UsageError if a call cannot be right on its own; nothing was sent then, but it counts as
 // a call: with the shm engine, members that make it throw CommError. So it is if this rank has no
-// memory or thread for the call. CommError if ranks disagree, one died, left or threw an error where
-// others did not (world.h), or one did not come before the timeout (five minutes unless set); with
-// the shm engine all members throw it, and each later call throws it again at once, until the world
-// recovers (World::recover). When ranks disagree or one does not come, one of them also writes the
-// last calls of every rank to the standard error, or to the file that TEGULA_RECORDER names ("off":
-// nowhere). In a child that the rank forked every call is a UsageError.
+// memory or thread for the call. CommError if ranks disagree, one died, left or threw an error
+// where others did not (world.h), or one did not come before the timeout (five minutes unless set);
+// with the shm engine all members throw it, and each later call throws it again at once, until the
+// world recovers (World::recover). When ranks disagree or one does not come, one of them also
+// writes the last calls of every rank to the standard error, or to the file that TEGULA_RECORDER
+// names ("off": nowhere). In a child that the rank forked every call is a UsageError.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -41,7 +41,7 @@ Values run_tile_op(const Recipe& recipe, Arguments arguments) {
 // Leaves get to know that they get a gradient; what is written is listed.
 void look_at_tensors(const OperatorEntry& entry, Arguments arguments, WritesOfOp& writes) {
   const OpFacts& facts = entry.facts;
-  check_overlaps(entry, arguments);
+  if (facts.writes) check_overlaps(entry, arguments);
   for_each_tensor(facts, arguments, [&](std::size_t index, int, const at::Tensor& tensor) {
     if (!payload_in(tensor)) return;
     watch_if_leaf(tensor);

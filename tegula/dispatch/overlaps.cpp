@@ -68,7 +68,7 @@ void check_overlap(const OperatorEntry& entry, const at::Tensor& written, const 
 
 void check_overlaps(const OperatorEntry& entry, Arguments arguments) {
   const OpFacts& facts = entry.facts;
-  if (!facts.writes || facts.tensor_arguments.size() < 2 || entry.notes.change) return;
+  if (facts.tensor_arguments.size() < 2 || entry.notes.change) return;
   for (const std::size_t written : facts.tensor_arguments) {
     if (!facts.written[written] || !arguments[written].isTensor()) continue;
     for (const std::size_t read : facts.tensor_arguments) {

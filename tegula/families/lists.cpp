@@ -38,14 +38,14 @@ bool has_lists(const c10::FunctionSchema& schema) {
 }
 
 // Members that are on one mesh.
-struct Fellows {
+struct MembersOnMesh {
   DeviceMesh mesh;
   std::vector<std::size_t> members;
 };
 
 // By the tensors of the first list; plain ones go with the first DTensors.
-std::vector<Fellows> by_mesh(const Call& call) {
-  std::vector<Fellows> groups;
+std::vector<MembersOnMesh> by_mesh(const Call& call) {
+  std::vector<MembersOnMesh> groups;
   std::vector<std::size_t> plain;
   for (const TensorPlace& place : call.tensors()) {
     if (place.argument != call.facts().tensor_arguments.front() || place.member < 0) continue;
@@ -56,8 +56,8 @@ std::vector<Fellows> by_mesh(const Call& call) {
     }
     const DeviceMesh& mesh = place.payload->spec().mesh();
     auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const Fellows& one) { return one.mesh == mesh; });
-    if (group == groups.end()) group = groups.insert(group, Fellows{mesh, {}});
+                              [&](const MembersOnMesh& one) { return one.mesh == mesh; });
+    if (group == groups.end()) group = groups.insert(group, MembersOnMesh{mesh, {}});
     group->members.push_back(member);
   }
   if (!groups.empty()) {
@@ -77,7 +77,7 @@ at::Tensor on_mesh(const at::Tensor& tensor, const DeviceMesh& mesh) {
 }
 
 // The call for some members.
-Values arguments_for(const Fellows& group, Arguments arguments, std::size_t members) {
+Values arguments_for(const MembersOnMesh& group, Arguments arguments, std::size_t members) {
   Values chosen(arguments.begin(), arguments.end());
   for (c10::IValue& argument : chosen) {
     if (argument.isTensor()) argument = on_mesh(argument.toTensor(), group.mesh);
@@ -91,13 +91,13 @@ Values arguments_for(const Fellows& group, Arguments arguments, std::size_t memb
 
 // Tensors on different meshes: those of one mesh at a time.
 Recipe one_mesh_at_a_time(const Call& call) {
-  std::vector<Fellows> groups = by_mesh(call);
+  std::vector<MembersOnMesh> groups = by_mesh(call);
   if (groups.size() < 2) return nullptr;
   return [op = call.op(), groups = std::move(groups)](Arguments arguments) -> Values {
     const std::size_t members = arguments[0].toListRef().size();
     std::vector<std::vector<at::Tensor>> results(op.schema().returns().size(),
                                                  std::vector<at::Tensor>(members));
-    for (const Fellows& group : groups) {
+    for (const MembersOnMesh& group : groups) {
       Values stack = arguments_for(group, arguments, members);
       op.callBoxed(&stack);
       for (std::size_t list = 0; list < results.size(); ++list) {

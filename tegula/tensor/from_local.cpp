@@ -2,6 +2,7 @@
 // requires grad, sizes and strides) to all ranks of the mesh, so that all of them see the same
 // table, come to the same spec, or throw the same error. One all-gather of a few dozen integers.
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -335,7 +336,9 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
                                     ? spec.with_placements(*options.grad_placements)
                                     : with_reductions_done(spec);
   claim_operators();
-  return wrap_tile(local, spec, grad_spec, world, layout);
+  const bool is_to_be_copied =
+      layout == Payload::Layout::Other && at::has_internal_overlap(local) == at::MemOverlap::Yes;
+  return wrap_tile(is_to_be_copied ? local.contiguous() : local, spec, grad_spec, world, layout);
 }
 
 }  // namespace tegula

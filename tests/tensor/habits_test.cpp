@@ -253,19 +253,34 @@ TEST(Files, WhatIsPlainIsSavedAsEver) {
   EXPECT_FALSE(stream.str().empty());
 }
 
-TEST(Files, APlainFileIsLoadedIntoADistributedModule) {
+TEST(Files, AnOptimizersStateIsLoadedAndDistributed) {
   torch::manual_seed(1);
   torch::nn::Linear plain(3, 4);
-  const TemporaryFile file("loaded");
-  torch::save(plain, file.path.string());
+  const TemporaryFile module_file("module");
+  const TemporaryFile state_file("optimizer");
+  const auto sgd = torch::optim::SGDOptions(0.1).momentum(0.9);
+  torch::optim::SGD optimizer(plain->parameters(), sgd);
+  const at::Tensor x = numbers({5, 3}).to(at::kFloat);
+  const auto step = [](torch::nn::Linear& net, torch::optim::SGD& with, const at::Tensor& batch) {
+    with.zero_grad();
+    net(batch).square().sum().backward();
+    with.step();
+  };
+  step(plain, optimizer, x);
+  torch::save(plain, module_file.path.string());
+  torch::save(optimizer, state_file.path.string());
+  step(plain, optimizer, x);
   run_impatient(2, [&](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
     torch::nn::Linear net(3, 4);
     distribute_module(*net, mesh, {{"weight", {Shard(0)}}});
-    torch::load(net, file.path.string());
-    EXPECT_EQ(placements_of(net->weight), (Placements{Shard(0)}));
-    EXPECT_EQ(difference(full_tensor(net->weight.detach()), plain->weight.detach()), "");
-    EXPECT_EQ(difference(full_tensor(net->bias.detach()), plain->bias.detach()), "");
+    torch::optim::SGD mine(net->parameters(), sgd);
+    torch::load(net, module_file.path.string());
+    torch::load(mine, state_file.path.string());
+    distribute_optimizer_state(mine);
+    step(net, mine, shard_batch(x, mesh));
+    EXPECT_EQ(difference(full_tensor(net->weight.detach()), plain->weight.detach(), 1e-5), "");
+    EXPECT_EQ(difference(full_tensor(net->bias.detach()), plain->bias.detach(), 1e-5), "");
   });
 }
 

@@ -10,6 +10,11 @@
 namespace tegula {
 namespace {
 
+// libtorch has some for writes to expanded tensors.
+struct NoWarnings : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
 // On 3 ranks: what the program does with a tensor, placed in all of these ways, is what it does
 // with a plain one: the same values are left in the tensor, or it is refused.
 void expect_as_plain_memory(const at::Tensor& plain,
@@ -17,6 +22,8 @@ void expect_as_plain_memory(const at::Tensor& plain,
   run_impatient(3, [&](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
     const ImplicitReplication plain_indices;
+    NoWarnings quiet;
+    const c10::WarningUtils::WarningHandlerGuard handler(&quiet);
     const at::Tensor expected = plain.clone();
     const bool is_refused = error_of([&] { program(expected); }) != "nothing was thrown";
     for (const Placement& placement : Placements{Replicate(), Shard(0), Shard(-1)}) {
@@ -68,7 +75,7 @@ TEST(Overlaps, TheErrorNamesTheOpAndTheOperands) {
     EXPECT_EQ(text,
               "tegula: an op cannot write a tensor that lies partly where another operand does\n"
               "  op      aten::add_.Tensor\n"
-              "  written f64[4] on (a=2) as [S(0, sizes=[2, 2])]\n"
+              "  written f64[4] on (a=2) as [S(0)]\n"
               "  read    f64[4] on (a=2) as [S(0, sizes=[3, 1])]\n"
               "  hint    clone() the operand first");
   });
@@ -79,11 +86,10 @@ TEST(Overlaps, AnExpandedTensorIsWrittenWhereAPlainOneIs) {
   const auto expect = [&](const std::function<void(const at::Tensor& expanded)>& write) {
     expect_as_plain_memory(row, [&](const at::Tensor& a) { write(a.expand({3, 4})); });
   };
-  const at::Tensor first = at::tensor({0}, at::kLong);
   expect([](const at::Tensor& x) { x.fill_(7); });
   expect([](const at::Tensor& x) { x.zero_(); });
   expect([](const at::Tensor& x) { x.masked_fill_(x > 0, 7); });
-  expect([&](const at::Tensor& x) { x.index_fill_(1, at::tensor({1, 3}, at::kLong), 7); });
+  expect([](const at::Tensor& x) { x.index_fill_(1, at::tensor({1, 3}, at::kLong), 7); });
   expect([](const at::Tensor& x) { x.add_(1); });
   expect([](const at::Tensor& x) { x.copy_(x.clone()); });
   expect([](const at::Tensor& x) { x.mul_(x.sum()); });
