@@ -6,6 +6,7 @@
 
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/decision.h"
+#include "tegula/dispatch/overlaps.h"
 #include "tegula/operators/call_schema.h"
 #include "tegula/ops/families.h"
 #include "tegula/plan/redistribute_planner.h"
@@ -19,12 +20,14 @@ namespace {
 
 using Specs = std::vector<std::optional<DTensorSpec>>;
 
-// A rule's decision needs the tiles of what is written.
+// A rule's decision needs the tiles of what is written. What libtorch says to a write to a tensor
+// that overlaps itself, it says of the whole: a tile may be empty.
 bool can_follow_a_rule(const Call& call) {
   if (call.facts().is_random) return false;
   for (const TensorPlace& place : call.tensors()) {
     const bool is_written = call.facts().written[place.argument];
     if (is_written && (!place.payload || place.payload->link())) return false;
+    if (is_written && !call.notes().may_overlap && overlaps_itself(place.tensor)) return false;
     if (!place.payload && place.tensor.defined() && place.tensor.layout() != at::kStrided) {
       return false;
     }

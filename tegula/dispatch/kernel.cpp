@@ -9,6 +9,7 @@
 #include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/decision_cache.h"
 #include "tegula/dispatch/local_op.h"
+#include "tegula/dispatch/overlaps.h"
 #include "tegula/dispatch/paranoia.h"
 #include "tegula/dispatch/strict.h"
 #include "tegula/dispatch/views.h"
@@ -36,7 +37,9 @@ Values run_tile_op(const Recipe& recipe, Arguments arguments) {
 }
 
 // Leaves get to know that they get a gradient; what is written is listed.
-void look_at_tensors(const OpFacts& facts, Arguments arguments, WritesOfOp& writes) {
+void look_at_tensors(const OperatorEntry& entry, Arguments arguments, WritesOfOp& writes) {
+  const OpFacts& facts = entry.facts;
+  if (facts.writes) check_overlaps(entry, arguments);
   for_each_tensor(facts, arguments, [&](std::size_t index, int, const at::Tensor& tensor) {
     if (!payload_in(tensor)) return;
     watch_if_leaf(tensor);
@@ -77,7 +80,7 @@ void Kernel::run_known(const Decision& decision, Stack& stack) const {
   const OpFacts& facts = entry_.facts;
   const Arguments arguments = Arguments(stack).last(facts.kinds.size());
   WritesOfOp writes;
-  look_at_tensors(facts, arguments, writes);
+  look_at_tensors(entry_, arguments, writes);
   const auto give = [&](Values results) {
     replace_arguments(stack, facts.kinds.size(), std::move(results));
   };
@@ -124,7 +127,7 @@ void Kernel::run_new(const CallKey& key, Stack& stack) const {
   if (!call.has_dtensors()) return give(run_without_dtensors(call));
   call.check_plain_tensors();
   WritesOfOp writes;
-  look_at_tensors(facts, call.arguments(), writes);
+  look_at_tensors(entry_, call.arguments(), writes);
   check_replicas(call);
   if (notes.change) return give(notes.change(call));
   if (facts.viewed) {

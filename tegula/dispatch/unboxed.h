@@ -16,6 +16,7 @@
 
 #include "tegula/dispatch/kernel.h"
 #include "tegula/dispatch/local_op.h"
+#include "tegula/dispatch/overlaps.h"
 #include "tegula/dispatch/views.h"
 #include "tegula/gradient/leaf_gradient.h"
 #include "tegula/payload/host_errors.h"
@@ -145,6 +146,23 @@ First& first_of(First& first, Rest&...) {
   return first;
 }
 
+// An op that writes its first argument must not read part of it by another.
+struct NoOverlap {
+  const OperatorEntry& entry;
+
+  template <class First, class... Rest>
+  void check(const First& written, const Rest&... rest) const {
+    (with(written, rest), ...);
+  }
+
+ private:
+  void with(const at::Tensor& written, const at::Tensor& read) const {
+    check_overlap(entry, written, read);
+  }
+  template <class Written, class Other>
+  void with(const Written&, const Other&) const {}
+};
+
 }  // namespace unboxed
 
 // `Op` is one of libtorch's at::_ops.
@@ -200,6 +218,9 @@ class Unboxed<Op, Result(Arguments...)> {
   }
 
   static Result run(const LocalOp& decision, const World& world, Arguments... arguments) {
+    if constexpr (std::is_reference_v<Result>) {
+      unboxed::NoOverlap{state()->kernel.entry()}.check(arguments...);
+    }
     const BelowAutograd below;
     WritesOfOp writes;
     unboxed::ToTiles to_tiles{decision, state()->kernel.entry().facts.writes ? &writes : nullptr};

@@ -9,6 +9,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/payload/expanded.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/spec/placed_otherwise.h"
 
@@ -20,7 +21,8 @@ class WholeOperands {
   at::Tensor of(const PayloadPtr& payload) {
     if (const Link* link = payload->link()) return link->view(of(link->base));
     const auto [entry, fresh] = wholes_.try_emplace(payload.get());
-    if (fresh) entry->second = payload->whole();
+    // what is expanded stays so: a write to one element is a write to all that share its place
+    if (fresh) entry->second = expanded_as(payload->whole(), payload->spec().meta().stride());
     return entry->second;
   }
 

@@ -1,4 +1,7 @@
 // Operators whose schemas do not say all.
+#include <set>
+#include <string>
+
 #include "tegula/families/families.h"
 
 namespace tegula::inner::families {
@@ -11,6 +14,9 @@ void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes) {
   }
   // attention on the CPU is tagged as random but refuses the dropout that would make it so
   notes.draws_nothing = name == "aten::_scaled_dot_product_flash_attention_for_cpu";
+  static const std::set<std::string> fills = {"aten::fill_", "aten::zero_", "aten::masked_fill_",
+                                              "aten::index_fill_"};
+  notes.may_overlap = fills.contains(name);
 }
 
 }  // namespace tegula::inner::families

@@ -82,6 +82,9 @@ struct OperatorNotes {
   std::string rule_per_member;
   // A list op that may write tensors which share memory, one member after the other.
   bool writes_in_order = false;
+  // It writes values that it has read before: libtorch does not mind if what it writes overlaps
+  // itself or what it reads.
+  bool may_overlap = false;
 
   // Of an operator that libtorch composes of others ----------------------------------------------
 

@@ -8,7 +8,10 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/payload/expanded.h"
+#include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
@@ -17,9 +20,16 @@ namespace tegula::inner {
 namespace {
 
 constexpr const char* kNoStorage =
-    "a distributed tensor has no storage of its own\n"
-    "  hint    use tegula::full_tensor(x) or tegula::to_local(x) to save it or to point into its "
-    "data, and tegula::to_string(x) to print it; torch.compile and fake tensors do not take it";
+    "a distributed tensor has no storage of its own, to point into, to print or to save";
+constexpr const char* kNoStorageHint =
+    "tegula::to_local(x) is this rank's tile, tegula::full_tensor(x) the whole; stream "
+    "tegula::show(x)";
+
+// What libtorch says when somebody asks for a pointer. The error is its own, the text ours.
+const std::string& no_pointer() {
+  static const std::string text = UsageError(kNoStorage).hint(kNoStorageHint).what();
+  return text;
+}
 
 c10::DispatchKeySet outer_keys() {
   return c10::DispatchKeySet(c10::DispatchKey::PrivateUse3) |
@@ -27,15 +37,15 @@ c10::DispatchKeySet outer_keys() {
 }
 
 // A plain TensorImpl, made with fewer allocations: it counts its versions together with its tile,
-// whose memory it stands for, and libtorch finds what to say when somebody asks for its storage in
-// its name. (For a pointer into the data, only a text that each tensor carries will do.)
+// whose memory it stands for, and throws our error when somebody asks for its storage. (For a
+// pointer into the data, only a text that each tensor carries will do.)
 class OuterImpl final : public c10::TensorImpl {
  public:
   OuterImpl(at::ScalarType type, at::Device device)
       : TensorImpl(outer_keys(), c10::scalarTypeToTypeMeta(type), device) {
     set_storage_access_should_throw();
     extra_meta_ = std::make_unique<c10::ExtraMeta>();
-    extra_meta_->custom_data_ptr_error_msg_.emplace(kNoStorage);
+    extra_meta_->custom_data_ptr_error_msg_.emplace(no_pointer());
   }
 
   static c10::intrusive_ptr<OuterImpl> make(at::ScalarType type, at::Device device,
@@ -67,7 +77,11 @@ class OuterImpl final : public c10::TensorImpl {
   }
 
  protected:
-  const char* tensorimpl_type_name() const override { return kNoStorage; }
+  // What libtorch asks for when somebody wants the storage, to say in its error.
+  const char* tensorimpl_type_name() const override {
+    with_host_errors([] { throw UsageError(kNoStorage).hint(kNoStorageHint); });
+    return "";
+  }
 
  private:
   // A tensor that is made under inference mode has no version counter.
@@ -147,12 +161,21 @@ at::Tensor Payload::whole() const {
   return redistribute_tile(world_, resolved_tile(), from, replicated_spec(from));
 }
 
+namespace {
+
+// libtorch refuses to copy into a tensor that overlaps itself.
+void copy_into(const at::Tensor& to, const at::Tensor& from) {
+  one_of_each(to, to.strides()).copy_(one_of_each(from, to.strides()));
+}
+
+}  // namespace
+
 void Payload::write(const at::Tensor& whole) const {
   const std::optional<Coordinate> at = coordinate();
   if (!at) return;
   if (link_) {
     at::Tensor base = link_->base->whole();
-    link_->view(base).copy_(whole);
+    copy_into(link_->view(base), whole);
     link_->base->write(base);
     return;
   }
@@ -161,8 +184,8 @@ void Payload::write(const at::Tensor& whole) const {
   const at::Tensor mine = tile();
   if (mine.is_same(whole)) return;
   const DTensorSpec to = spec_.with_meta(dense(spec_.meta()));
-  mine.copy_(
-      redistribute_tile(world_, whole.resolve_conj().resolve_neg(), replicated_spec(to), to));
+  copy_into(mine,
+            redistribute_tile(world_, whole.resolve_conj().resolve_neg(), replicated_spec(to), to));
 }
 
 at::Tensor outer_tensor(PayloadPtr payload) {
@@ -183,7 +206,8 @@ at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& w
 }
 
 void carry_storage_message(const at::Tensor& outer) {
-  outer.unsafeGetTensorImpl()->release_storage_and_set_meta_custom_data_ptr_error_msg_(kNoStorage);
+  outer.unsafeGetTensorImpl()->release_storage_and_set_meta_custom_data_ptr_error_msg_(
+      no_pointer());
 }
 
 void install(const at::Tensor& outer, PayloadPtr payload) {
