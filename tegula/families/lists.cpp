@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "tegula/families/families.h"
+#include "tegula/operators/call.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula::inner::families {
 namespace {
@@ -35,6 +37,79 @@ bool has_lists(const c10::FunctionSchema& schema) {
                      });
 }
 
+// Members that are on one mesh.
+struct MembersOnMesh {
+  DeviceMesh mesh;
+  std::vector<std::size_t> members;
+};
+
+// By the tensors of the first list; plain ones go with the first DTensors.
+std::vector<MembersOnMesh> by_mesh(const Call& call) {
+  std::vector<MembersOnMesh> groups;
+  std::vector<std::size_t> plain;
+  for (const TensorPlace& place : call.tensors()) {
+    if (place.argument != call.facts().tensor_arguments.front() || place.member < 0) continue;
+    const auto member = static_cast<std::size_t>(place.member);
+    if (!place.payload) {
+      plain.push_back(member);
+      continue;
+    }
+    const DeviceMesh& mesh = place.payload->spec().mesh();
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const MembersOnMesh& one) { return one.mesh == mesh; });
+    if (group == groups.end()) group = groups.insert(group, MembersOnMesh{mesh, {}});
+    group->members.push_back(member);
+  }
+  if (!groups.empty()) {
+    groups.front().members.insert(groups.front().members.end(), plain.begin(), plain.end());
+  }
+  return groups;
+}
+
+// A replicated tensor is that on every mesh of its ranks.
+at::Tensor on_mesh(const at::Tensor& tensor, const DeviceMesh& mesh) {
+  const Payload* payload = payload_in(tensor);
+  const bool can_be = payload && payload->spec().is_replicated() && !payload->link() &&
+                      payload->spec().mesh().covers(mesh);
+  if (!can_be) return tensor;
+  return outer_tensor(payload->tile(), replicated_spec(mesh, payload->spec().meta()),
+                      payload->world());
+}
+
+// The call for some members.
+Values arguments_for(const MembersOnMesh& group, Arguments arguments, std::size_t members) {
+  Values chosen(arguments.begin(), arguments.end());
+  for (c10::IValue& argument : chosen) {
+    if (argument.isTensor()) argument = on_mesh(argument.toTensor(), group.mesh);
+    if (!argument.isList() || argument.toListRef().size() != members) continue;
+    c10::impl::GenericList some(argument.toList().elementType());
+    for (const std::size_t member : group.members) some.push_back(argument.toListRef()[member]);
+    argument = some;
+  }
+  return chosen;
+}
+
+// Tensors on different meshes: those of one mesh at a time.
+Recipe one_mesh_at_a_time(const Call& call) {
+  std::vector<MembersOnMesh> groups = by_mesh(call);
+  if (groups.size() < 2) return nullptr;
+  return [op = call.op(), groups = std::move(groups)](Arguments arguments) -> Values {
+    const std::size_t members = arguments[0].toListRef().size();
+    std::vector<std::vector<at::Tensor>> results(op.schema().returns().size(),
+                                                 std::vector<at::Tensor>(members));
+    for (const MembersOnMesh& group : groups) {
+      Values stack = arguments_for(group, arguments, members);
+      op.callBoxed(&stack);
+      for (std::size_t list = 0; list < results.size(); ++list) {
+        for (std::size_t k = 0; k < group.members.size(); ++k) {
+          results[list][group.members[k]] = stack[list].toListRef()[k].toTensor();
+        }
+      }
+    }
+    return {results.begin(), results.end()};
+  };
+}
+
 }  // namespace
 
 void lists(const c10::OperatorHandle& op, OperatorNotes& notes) {
@@ -48,6 +123,7 @@ void lists(const c10::OperatorHandle& op, OperatorNotes& notes) {
   } else if (name.name.starts_with("aten::_fused_")) {
     notes.rule_per_member = rule_name(name.name);
   }
+  if (!notes.rule_per_member.empty()) notes.decomposition = one_mesh_at_a_time;
 }
 
 }  // namespace tegula::inner::families

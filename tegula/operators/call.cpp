@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tegula/base/error.h"
@@ -58,17 +59,28 @@ Call Call::with_argument(std::size_t index, c10::IValue value) const {
 }
 
 bool Call::has_dtensors() const { return widest_ != nullptr; }
-const DeviceMesh& Call::mesh() const { return widest_->spec().mesh(); }
+const DeviceMesh& Call::mesh() const { return root_ ? *root_ : widest_->spec().mesh(); }
 const World& Call::world() const { return widest_->world(); }
+
+bool Call::can_meet_on_root(const DeviceMesh& other) const {
+  const bool are_replicated =
+      std::all_of(tensors_.begin(), tensors_.end(), [](const TensorPlace& place) {
+        return !place.payload || (place.payload->spec().is_replicated() && !place.payload->link());
+      });
+  return mesh().root() == other.root() && (facts().is_by_member || are_replicated);
+}
 
 void Call::find_mesh() {
   for (const TensorPlace& place : tensors_) {
     const Payload* payload = place.payload.get();
     if (!payload) continue;
     if (!widest_) widest_ = payload;
-    const bool is_covered = widest_->spec().mesh().covers(payload->spec().mesh());
-    if (!is_covered && payload->spec().mesh().covers(widest_->spec().mesh())) {
+    const DeviceMesh& its_mesh = payload->spec().mesh();
+    const bool is_covered = mesh().covers(its_mesh);
+    if (!is_covered && its_mesh.covers(mesh())) {
       widest_ = payload;
+    } else if (!is_covered && can_meet_on_root(its_mesh)) {
+      root_ = its_mesh.root();
     } else if (!is_covered) {
       throw UsageError("an op cannot mix tensors of meshes that do not cover each other")
           .fact("op", text())

@@ -46,8 +46,9 @@ class Call {
   const std::vector<TensorPlace>& tensors() const { return tensors_; }
   bool has_dtensors() const;
 
-  // The mesh that covers those of all DTensors, and the world they live in. UsageError if they are
-  // of different worlds, or of meshes none of which covers the others.
+  // The mesh that covers those of all DTensors, and the world they live in. Of meshes none of which
+  // covers the others it is their root, if the op treats each tensor by itself (a list op) or all
+  // of them are replicated; else, and for different worlds, UsageError.
   const DeviceMesh& mesh() const;
   const World& world() const;
   // UsageError if a plain tensor with dims meets DTensors and nothing says it is replicated.
@@ -58,11 +59,13 @@ class Call {
 
  private:
   void find_mesh();
+  bool can_meet_on_root(const DeviceMesh& other) const;
 
   const OperatorEntry* entry_;
   std::vector<c10::IValue> arguments_;
   std::vector<TensorPlace> tensors_;
   const Payload* widest_ = nullptr;  // the payload whose mesh covers the others
+  std::optional<DeviceMesh> root_;   // ... or what covers them, if none does
 };
 
 }  // namespace tegula::inner
