@@ -130,20 +130,23 @@ at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, CallMode
 }
 
 at::Tensor wrap_tile(const at::Tensor& tile, const DTensorSpec& spec, const DTensorSpec& grad_spec,
-                     const World& world) {
-  at::Tensor result = Moved::apply(
-      tile, Move([spec, world](const at::Tensor& local) {
-        const BelowAutograd below;
-        const auto at = spec.mesh().coordinate_of(world.rank());
-        return at ? outer_tensor(in_tile_layout(local.detach(), spec, *at), spec, world)
-                  : outer_tensor(no_tile(spec), spec, world);
-      }),
-      Move([grad_spec, world](const at::Tensor& grad) {
-        const CommLabel label("gradient of from_local");
-        const at::Tensor placed = as_dtensor(grad, grad_spec.mesh(), world);
-        const DTensorSpec to = grad_spec.with_meta(meta_of(placed));
-        return unwrap_tile(move_to(placed, to, CallMode::Sync, {}), to);
-      }));
+                     const World& world, Payload::Layout layout) {
+  at::Tensor result =
+      Moved::apply(tile, Move([spec, world, layout](const at::Tensor& local) {
+                     const BelowAutograd below;
+                     const auto at = spec.mesh().coordinate_of(world.rank());
+                     if (!at) return outer_tensor(no_tile(spec), spec, world);
+                     if (layout == Payload::Layout::Other) {
+                       return outer_tensor(local.detach(), spec, world, layout);
+                     }
+                     return outer_tensor(in_tile_layout(local.detach(), spec, *at), spec, world);
+                   }),
+                   Move([grad_spec, world](const at::Tensor& grad) {
+                     const CommLabel label("gradient of from_local");
+                     const at::Tensor placed = as_dtensor(grad, grad_spec.mesh(), world);
+                     const DTensorSpec to = grad_spec.with_meta(meta_of(placed));
+                     return unwrap_tile(move_to(placed, to, CallMode::Sync, {}), to);
+                   }));
   const Payload& payload = *payload_in(result);
   if (!payload.tile().is_alias_of(tile)) return result;
   payload.note_exposed();

@@ -15,9 +15,10 @@ enum class CallMode { Sync, Async };
 at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& to, CallMode mode,
                    const RouteOptions& options);
 
-// A tile as a tensor of this spec; its gradient is the tile of the gradient by `grad_spec`.
+// A tile as a tensor of this spec; its gradient is the tile of the gradient by `grad_spec`. Memory
+// is shared if the tile lies as the spec says, or if its layout is said to be another one.
 at::Tensor wrap_tile(const at::Tensor& tile, const DTensorSpec& spec, const DTensorSpec& grad_spec,
-                     const World& world);
+                     const World& world, Payload::Layout layout = Payload::Layout::Regular);
 
 // The tile; its gradients form a tensor of `grad_spec`.
 at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec);

@@ -40,7 +40,7 @@ DTensorSpec gradient_spec_for(const DTensorSpec& spec,
 
 void check_can_be_distributed(const at::Tensor& tensor, const DeviceMesh& mesh) {
   if (!tensor.defined() || payload_of(tensor) || tensor.layout() != at::kStrided ||
-      tensor.device().type() != device_of(mesh).type()) {
+      (tensor.device().type() != device_of(mesh).type() && !tensor.is_meta())) {
     throw UsageError("distribute_tensor needs a plain strided tensor on the mesh's device")
         .fact("device", mesh.device_type())
         .fact("tensor", described(tensor))
@@ -53,6 +53,12 @@ void check_can_be_distributed(const at::Tensor& tensor, const DeviceMesh& mesh) 
         .fact("tensor", described(tensor))
         .hint("use from_local, which is differentiable, or detach() it first");
   }
+}
+
+// For the caller to fill.
+at::Tensor tile_without_values(const DTensorSpec& spec, const World& world) {
+  const std::optional<Coordinate> at = spec.mesh().coordinate_of(world.rank());
+  return at ? new_tile(spec, *at) : no_tile(spec);
 }
 
 // The rank at a place of this rank's fiber; ranks outside of the mesh look at the first fiber.
@@ -108,7 +114,9 @@ at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
     const BelowAutograd below;
     const at::Tensor whole = tensor.detach().resolve_conj().resolve_neg();
     at::Tensor tile;
-    if (options.source) {
+    if (whole.device().type() != device_of(mesh).type()) {
+      tile = tile_without_values(spec, world);
+    } else if (options.source) {
       const CommLabel label("distribute_tensor");
       tile = scatter_from(world, whole, rank_at_place(mesh, *options.source, world), spec);
     } else if (mesh.coordinate_of(world.rank())) {

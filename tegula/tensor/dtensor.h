@@ -48,7 +48,9 @@ struct DistributeOptions {
 //   distribute_tensor(x, mesh, {Shard(0)}, kSameOnAllRanks)
 inline const DistributeOptions kSameOnAllRanks{.source = std::nullopt, .order = {}};
 
-// A plain tensor, distributed. A leaf that requires grad gives a leaf that requires grad.
+// A plain tensor, distributed. A leaf that requires grad gives a leaf that requires grad. One on
+// the meta device, on all ranks, becomes tiles whose values are not set, for the caller to fill;
+// nothing is sent.
 // UsageError: a DTensor (use redistribute), a tensor with a history (use from_local), placements
 // that do not fit, a source that is no place in the mesh.
 at::Tensor distribute_tensor(const at::Tensor& tensor, const DeviceMesh& mesh,
@@ -66,7 +68,9 @@ struct FromLocalOptions {
   std::optional<Shape> stride;
   ShardOrder order = {};
   // Sends the tiles' sizes around and names the ranks that disagree. Off: each rank only looks at
-  // its own tile, nothing is sent, and `shape` must be given unless the placements cut evenly.
+  // its own tile, nothing is sent, and `shape` must be given unless the placements cut evenly; all
+  // tiles require grad or none does, and one that does not lie in memory as `stride` (row-major
+  // unless given) says is copied.
   bool check = true;
   // How the gradient that reaches the local is distributed; empty: as the tensor is, with owed
   // reductions done.
@@ -74,9 +78,11 @@ struct FromLocalOptions {
 };
 
 // The tiles that the ranks hold, as one tensor; shards may have any sizes. Differentiable: the
-// local gets its tile of the gradient. Shares memory with `local`.
-// UsageError that names ranks: tiles that differ in dims or dtype, replicas or uncut dims of
-// different sizes, placements that differ.
+// local gets its tile of the gradient. Shares memory with `local`, unless elements of that share
+// memory (an expanded dim). The whole's dims lie in memory in the order in which those of all tiles
+// do; row-major if they differ.
+// UsageError that names ranks: tiles that differ in dims or dtype, tiles that require grad on some
+// ranks only, replicas or uncut dims of different sizes, placements that differ.
 at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Placements& placements,
                       const FromLocalOptions& options = {});
 

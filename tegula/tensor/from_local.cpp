@@ -1,7 +1,9 @@
-// The idea: every rank sends a row of numbers (dims, dtype, a hash of the placements, sizes) to all
-// ranks of the mesh, so that all of them see the same table, come to the same spec, or throw the
-// same error. One all-gather of a few dozen integers.
+// The idea: every rank sends a row of numbers (dims, dtype, a hash of the placements, whether it
+// requires grad, sizes and strides) to all ranks of the mesh, so that all of them see the same
+// table, come to the same spec, or throw the same error. One all-gather of a few dozen integers.
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <functional>
@@ -32,23 +34,34 @@ struct Row {
   std::int64_t ndim = 0;
   std::int64_t dtype = 0;
   std::int64_t placements = 0;
+  std::int64_t requires_grad = 0;
   Shape shape;
+  Shape stride;
 };
 
+constexpr std::int64_t kRowLength = 4 + 2 * kMostDims;
+
 at::Tensor encoded(const at::Tensor& local, const std::string& placements) {
-  std::vector<std::int64_t> row(3 + kMostDims, 0);
-  row[0] = local.dim();
-  row[1] = static_cast<std::int64_t>(local.scalar_type());
-  row[2] = static_cast<std::int64_t>(std::hash<std::string>()(placements));
-  for (std::int64_t dim = 0; dim < std::min(local.dim(), kMostDims); ++dim) {
-    row[static_cast<std::size_t>(3 + dim)] = local.size(dim);
+  std::vector<std::int64_t> row{local.dim(), static_cast<std::int64_t>(local.scalar_type()),
+                                static_cast<std::int64_t>(std::hash<std::string>()(placements)),
+                                local.requires_grad() && at::GradMode::is_enabled() ? 1 : 0};
+  for (const at::IntArrayRef part : {local.sizes(), local.strides()}) {
+    row.insert(row.end(), part.begin(), part.end());
+    row.insert(row.end(), static_cast<std::size_t>(kMostDims - local.dim()), 0);
   }
   return at::tensor(row, at::TensorOptions(at::kLong)).unsqueeze(0);
 }
 
 Row decoded(const at::Tensor& table, std::int64_t index) {
-  const std::int64_t* row = table.const_data_ptr<std::int64_t>() + index * (3 + kMostDims);
-  return {row[0], row[1], row[2], Shape(row + 3, row + 3 + std::min(row[0], kMostDims))};
+  const std::int64_t* row = table.const_data_ptr<std::int64_t>() + index * kRowLength;
+  const std::int64_t* sizes = row + 4;
+  const std::int64_t* strides = sizes + kMostDims;
+  return {row[0],
+          row[1],
+          row[2],
+          row[3],
+          Shape(sizes, sizes + row[0]),
+          Shape(strides, strides + row[0])};
 }
 
 // The rows of all ranks of my fiber, by place in the mesh.
@@ -106,6 +119,12 @@ void check_alike(const Table& table) {
     if (row.ndim != first.ndim || row.dtype != first.dtype) {
       disagree("from_local got tiles of different dims or element types", table, shape_text,
                "give every rank a tile of the same number of dims and dtype");
+    }
+    if (row.requires_grad != first.requires_grad) {
+      disagree(
+          "from_local got tiles that require grad on some ranks only", table,
+          [](const Row& one) { return one.requires_grad != 0 ? "requires grad" : "does not"; },
+          "backward passes are for all ranks: let all tiles require grad, or none");
     }
   }
 }
@@ -187,6 +206,40 @@ Placements with_positive_dims(const Placements& placements, std::int64_t ndim) {
   return result;
 }
 
+bool repeats_elements(const Row& row) {
+  for (std::size_t dim = 0; dim < row.shape.size(); ++dim) {
+    if (row.shape[dim] > 1 && row.stride[dim] == 0) return true;
+  }
+  return false;
+}
+
+// Whether the dims of a row's tile lie in memory in the order of these strides, without gaps. A
+// tile whose elements share memory is copied, and may lie in any way.
+bool lies_like(const Row& row, const Shape& stride) {
+  const Shape dense = dense_strides_like(row.shape, stride);
+  if (std::count(row.shape.begin(), row.shape.end(), 0) > 0 || repeats_elements(row)) return true;
+  for (std::size_t dim = 0; dim < dense.size(); ++dim) {
+    if (row.shape[dim] > 1 && row.stride[dim] != dense[dim]) return false;
+  }
+  return true;
+}
+
+bool all_lie_like(const Table& table, const Shape& stride) {
+  return std::all_of(table.rows.begin(), table.rows.end(),
+                     [&](const Row& row) { return lies_like(row, stride); });
+}
+
+// Strides of the whole whose dims lie in memory as those of all tiles do; row-major if it can be,
+// else as the first tile that decides it.
+Shape stride_like(const Table& table, const Shape& shape) {
+  const Shape row_major = row_major_strides(shape);
+  if (all_lie_like(table, row_major)) return row_major;
+  for (const Row& row : table.rows) {
+    if (all_lie_like(table, row.stride)) return dense_strides_like(shape, row.stride);
+  }
+  return row_major;
+}
+
 DTensorSpec spec_from(const Table& table, const DeviceMesh& mesh, const Placements& placements,
                       const FromLocalOptions& options, at::ScalarType type) {
   const std::int64_t ndim = table.rows.front().ndim;
@@ -215,8 +268,8 @@ DTensorSpec spec_from(const Table& table, const DeviceMesh& mesh, const Placemen
              table, shape_text, "check the shape, or leave it out");
   }
   return {mesh, cut, order,
-          options.stride ? TensorMeta(shape, *options.stride, dtype_of(type))
-                         : TensorMeta(shape, dtype_of(type))};
+          TensorMeta(shape, options.stride ? *options.stride : stride_like(table, shape),
+                     dtype_of(type))};
 }
 
 void check_tiles(const Table& table, const DTensorSpec& spec) {
@@ -267,6 +320,7 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
         .hint("give FromLocalOptions::shape");
   }
   const std::string said = to_string(placements) + to_string(options.order) + to_string(mesh);
+  Payload::Layout layout = Payload::Layout::Regular;
   const DTensorSpec spec = [&] {
     if (!inside || !options.check) return unchecked_spec(local, mesh, placements, options);
     const CommLabel label("from_local");
@@ -275,13 +329,16 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
     if (!say_the_same(table)) refuse_different_placements(table, world, said);
     DTensorSpec found = spec_from(table, mesh, placements, options, local.scalar_type());
     check_tiles(table, found);
+    if (!all_lie_like(table, found.meta().stride())) layout = Payload::Layout::Other;
     return found;
   }();
   const DTensorSpec grad_spec = options.grad_placements
                                     ? spec.with_placements(*options.grad_placements)
                                     : with_reductions_done(spec);
   claim_operators();
-  return wrap_tile(local, spec, grad_spec, world);
+  const bool is_to_be_copied =
+      layout == Payload::Layout::Other && at::has_internal_overlap(local) == at::MemOverlap::Yes;
+  return wrap_tile(is_to_be_copied ? local.contiguous() : local, spec, grad_spec, world, layout);
 }
 
 }  // namespace tegula

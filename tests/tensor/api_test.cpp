@@ -129,12 +129,13 @@ TEST(DistributeTensor, EveryDtypeTravels) {
   });
 }
 
-TEST(DistributeTensor, AShapeWithoutDataIsRefused) {
+TEST(DistributeTensor, AShapeWithoutDataBecomesTilesToFill) {
   run_impatient(2, [](World& world) {
     const at::Tensor meta = at::empty({4, 5}, at::TensorOptions(at::kMeta));
     const DeviceMesh mesh = usual_mesh(world);
-    EXPECT_TRUE(contains(error_of([&] { distribute_tensor(meta, mesh, {Shard(0)}); }),
-                         "on the mesh's device"));
+    const at::Tensor x = distribute_tensor(meta, mesh, {Shard(0)});
+    EXPECT_EQ(spec_of(x), DTensorSpec(mesh, {Shard(0)}, TensorMeta({4, 5}, DType::F32)));
+    EXPECT_EQ(difference(full_tensor(x.fill_(2)), at::full({4, 5}, 2.F)), "");
     EXPECT_TRUE(
         contains(error_of([&] { from_local(meta, mesh, {Shard(0)}); }), "on the mesh's device"));
   });
