@@ -36,6 +36,11 @@ at::Tensor checked_input(const Party& party, const at::Tensor& tensor) {
         .fact("tensor", tensor.defined() ? tensor.toString() : "undefined")
         .hint("call to_dense()");
   }
+  if (tensor.key_set().has(c10::DispatchKey::PrivateUse3)) {
+    throw UsageError("a collective needs a plain tensor, not a DTensor")
+        .fact("tensor", text_of(tensor))
+        .hint("give it to_local(x); redistribute(x, placements) exchanges what it takes by itself");
+  }
   if (!party.engine.can_move(tensor.device().type())) {
     throw UsageError("the " + std::string(party.engine.name()) +
                      " engine cannot move tensors of the device " + tensor.device().str())

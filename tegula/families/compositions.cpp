@@ -15,7 +15,8 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::set<std::string> point_into_data = {"aten::quantile", "aten::nanquantile"};
   // recurrent modules make the initial state themselves, plain
   static const std::set<std::string> take_plain_tensors = {
-      "aten::lstm.input", "aten::gru.input", "aten::rnn_tanh.input", "aten::rnn_relu.input"};
+      "aten::lstm.input", "aten::gru.input", "aten::rnn_tanh.input", "aten::rnn_relu.input",
+      "aten::lstm_cell",  "aten::gru_cell",  "aten::rnn_tanh_cell",  "aten::rnn_relu_cell"};
   // called often
   static const std::set<std::string> stay_composed = {
       "aten::linear",          "aten::matmul",     "aten::layer_norm",

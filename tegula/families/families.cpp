@@ -21,8 +21,13 @@ bool can_become(const at::Tensor& self, const at::Tensor& from) {
          self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
-// This one is answered for tensors without data, too: it is registered, not claimed.
-std::vector<std::unique_ptr<torch::Library>> let_tensors_become_dtensors() {
+bool is_same_size(const at::Tensor& self, const at::Tensor& other) {
+  return self.sizes() == other.sizes();
+}
+
+// Operators that take a plain tensor beside a DTensor, whatever it holds: they are registered, not
+// claimed. The first is answered for tensors without data, too.
+std::vector<std::unique_ptr<torch::Library>> operators_of_any_tensors() {
   std::vector<std::unique_ptr<torch::Library>> libraries;
   for (const DispatchKey key : {DispatchKey::PrivateUse3, DispatchKey::AutogradPrivateUse3,
                                 DispatchKey::Meta, DispatchKey::AutogradMeta}) {
@@ -30,6 +35,8 @@ std::vector<std::unique_ptr<torch::Library>> let_tensors_become_dtensors() {
         std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__));
     libraries.back()->impl("_has_compatible_shallow_copy_type", TORCH_FN(can_become));
   }
+  libraries.front()->impl("is_same_size", TORCH_FN(is_same_size));
+  libraries.front()->impl("set_.source_Tensor", TORCH_FN(families::set_to_tensor));
   return libraries;
 }
 
@@ -52,7 +59,7 @@ OperatorTable& operator_table() {
 
 void claim_operators() {
   // operators outlive every static object
-  static const auto& libraries = *new auto(let_tensors_become_dtensors());
+  static const auto& libraries = *new auto(operators_of_any_tensors());
   static_cast<void>(libraries);
   claim_operators_of(operator_table());
 }

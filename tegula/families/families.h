@@ -27,5 +27,11 @@ void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes);
 void unboxed_kernels(const c10::OperatorHandle& op, OperatorNotes& notes);
 void views(const c10::OperatorHandle& op, OperatorNotes& notes);
 
+// self.set_(source), registered as it is: it takes a plain source that nobody has said to be
+// replicated. self becomes another name of a DTensor; a plain source of self's shape and dtype
+// gives self its values, as the mesh's first rank has them (torch::load: all ranks call it), and
+// under ImplicitReplication as each rank has them. UsageError for others.
+at::Tensor& set_to_tensor(at::Tensor& self, const at::Tensor& source);
+
 }  // namespace families
 }  // namespace tegula::inner

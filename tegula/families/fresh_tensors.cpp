@@ -14,14 +14,18 @@ bool makes_tensor_like_self(const Call& call) {
   return call.tensors().front().payload && makes_plain_strided(call);
 }
 
+at::Tensor without_data(const at::Tensor& outer) {
+  return at::empty_strided(outer.sizes(), outer.strides(),
+                           at::TensorOptions(outer.scalar_type()).device(at::kMeta));
+}
+
 TensorMeta whole_result(const Call& call) {
   const at::Tensor self = call.arguments()[0].toTensor();
   std::vector<c10::IValue> arguments = call.arguments();
   for (const char* name : {"device", "pin_memory"}) {
     if (const auto index = call.argument_named(name)) arguments[*index] = c10::IValue();
   }
-  arguments[0] = at::empty_strided(self.sizes(), self.strides(),
-                                   at::TensorOptions(self.scalar_type()).device(at::kMeta));
+  arguments[0] = without_data(self);
   return dense(meta_of(call_plain(call.op(), std::move(arguments)).front().toTensor()));
 }
 

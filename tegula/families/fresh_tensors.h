@@ -13,6 +13,9 @@ inline bool holds_values(const Payload& self) { return !self.link() && !self.spe
 // Whether self, the first argument, is a DTensor, and what is asked for lies where our tiles do.
 bool makes_tensor_like_self(const Call& call);
 
+// The whole on the meta device.
+at::Tensor without_data(const at::Tensor& outer);
+
 // What the op makes of the whole self, without data: libtorch's own answer, without gaps.
 TensorMeta whole_result(const Call& call);
 

@@ -4,11 +4,14 @@
 #include <map>
 
 #include "tegula/base/error.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/views.h"
 #include "tegula/families/families.h"
 #include "tegula/operators/call.h"
 #include "tegula/payload/guards.h"
+#include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
+#include "tegula/redistribute/transfer.h"
 
 namespace tegula::inner::families {
 namespace {
@@ -43,32 +46,29 @@ Values change_geometry(const Call& call) {
   return {self};
 }
 
-Values refuse_storage(const Call& call) {
+[[noreturn]] void refuse_storage(const std::string& op, const at::Tensor& self) {
   throw UsageError("a DTensor cannot be given a storage")
-      .fact("op", call.text())
-      .hint(
-          "use copy_ to change its values; to load plain values into a module, put a "
-          "tegula::ImplicitReplication guard around torch::load");
+      .fact("op", op)
+      .fact("self", described(self))
+      .hint("use copy_ to change its values");
 }
 
-// self takes over what source is.
-Values set_to_tensor(const Call& call) {
-  const at::Tensor self = call.arguments()[0].toTensor();
-  const at::Tensor source = call.arguments()[1].toTensor();
-  const PayloadPtr payload = payload_of(self);
-  const PayloadPtr source_payload = payload_of(source);
-  if (payload && source_payload) {
-    install(self, source_payload);
-    return {self};
-  }
-  // as torch::load does it: the values of a plain tensor, placed as self is
-  const bool can_be_loaded = payload && ImplicitReplication::is_on() &&
-                             source.sizes() == self.sizes() &&
-                             source.scalar_type() == self.scalar_type();
-  if (!can_be_loaded) return refuse_storage(call);
+Values refuse_storage(const Call& call) {
+  refuse_storage(call.facts().name, call.arguments()[0].toTensor());
+}
+
+// The values of a plain tensor, placed as self is: what torch::load does. The data of the mesh's
+// first rank counts, unless it is said that all ranks have the same.
+void load(const Payload& self, const at::Tensor& source) {
   const BelowAutograd below;
-  payload->write(source);
-  return {self};
+  const CommLabel label("torch::load");
+  if (ImplicitReplication::is_on() || self.link()) return self.write(source);
+  const DTensorSpec to = self.spec().with_meta(dense(self.spec().meta()));
+  const DeviceMesh& mesh = to.mesh();
+  const std::int64_t first = mesh.ranks(mesh.fiber_of(self.world().rank()).value_or(0)).front();
+  const at::Tensor tile = scatter_from(self.world(), source, first, to);
+  if (self.coordinate()) self.tile().copy_(tile);
+  self.note_write();
 }
 
 }  // namespace
@@ -77,11 +77,25 @@ void geometry(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const std::string name = toString(op.operator_name());
   if (views_in_place().contains(name)) {
     notes.change = change_geometry;
-  } else if (name == "aten::set_.source_Tensor") {
-    notes.change = set_to_tensor;
   } else if (name.starts_with("aten::set_")) {
     notes.change = refuse_storage;
   }
+}
+
+at::Tensor& set_to_tensor(at::Tensor& self, const at::Tensor& source) {
+  with_host_errors([&] {
+    const PayloadPtr payload = payload_of(self);
+    const PayloadPtr source_payload = payload_of(source);
+    if (payload && source_payload) {
+      install(self, source_payload);
+    } else if (payload && source.sizes() == self.sizes() &&
+               source.scalar_type() == self.scalar_type()) {
+      load(*payload, source);
+    } else {
+      refuse_storage("aten::set_", self);
+    }
+  });
+  return self;
 }
 
 }  // namespace tegula::inner::families

@@ -4,10 +4,12 @@
 
 #include <map>
 
+#include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/build.h"
 #include "tegula/families/families.h"
 #include "tegula/families/fresh_tensors.h"
 #include "tegula/operators/call.h"
+#include "tegula/payload/local_call.h"
 #include "tegula/random/random_fill.h"
 
 namespace tegula::inner::families {
@@ -63,6 +65,21 @@ Recipe full_like(const Call& call) {
     const World& world = self_in(arguments).world();
     const at::Tensor tile = fresh_tile(spec, world).fill_(arguments[value].toScalar());
     return {outer_tensor(tile, spec, world)};
+  };
+}
+
+// ... without data: plain, of the whole's shape.
+Recipe on_meta_device(const Call& call) {
+  const std::optional<std::size_t> device = call.argument_named("device");
+  if (!device || !call.tensors().front().payload || !call.arguments()[*device].isDevice()) {
+    return nullptr;
+  }
+  const bool asks_for_meta = call.arguments()[*device].toDevice().is_meta();
+  if (!asks_for_meta || device_of(call.mesh()).is_meta()) return nullptr;
+  return [op = call.op()](Arguments arguments) -> Values {
+    Values plain(arguments.begin(), arguments.end());
+    plain[0] = without_data(arguments[0].toTensor());
+    return call_plain(op, std::move(plain));
   };
 }
 
@@ -138,6 +155,9 @@ void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const std::string name = toString(op.operator_name());
   if (const auto found = tile_ops.find(name); found != tile_ops.end()) {
     notes.tile_op = found->second;
+  }
+  if (op.operator_name().name.ends_with("_like") || name.starts_with("aten::new_")) {
+    notes.decomposition = on_meta_device;
   }
   if (const auto found = factories.find(name); found != factories.end()) {
     notes.build = found->second;

@@ -6,6 +6,7 @@
 
 #include <sstream>
 
+#include "tegula/comm/comm_log.h"
 #include "tegula/random/random.h"
 #include "tegula/tensor/factories.h"
 #include "tegula/tensor/module.h"
@@ -431,7 +432,7 @@ TEST(Saving, TheWholeOfADTensorSurvivesTheRoundTrip) {
   });
 }
 
-TEST(Saving, ADistributedModuleLoadsPlainValuesUnderTheGuardOnly) {
+TEST(Saving, ADistributedModuleLoadsPlainValues) {
   torch::nn::Linear plain(5, 4);
   std::stringstream saved;
   torch::save(plain, saved);
@@ -440,18 +441,20 @@ TEST(Saving, ADistributedModuleLoadsPlainValuesUnderTheGuardOnly) {
     torch::nn::Linear model(5, 4);
     distribute_by_turns(*model, mesh);
     const std::string placements = to_string(placements_of(model->weight));
-    const at::Tensor before = full_tensor(model->weight.detach());
-    std::stringstream stream(saved.str());
-    const std::string text = error_of([&] { torch::load(model, stream); });
-    EXPECT_TRUE(contains(text, "tegula::ImplicitReplication")) << text;
-    EXPECT_TRUE(at::equal(full_tensor(model->weight.detach()), before));
-    stream.seekg(0);
-    const ImplicitReplication guard;
-    torch::load(model, stream);
-    EXPECT_EQ(to_string(placements_of(model->weight)), placements);
-    EXPECT_TRUE(at::equal(full_tensor(model->weight.detach()), plain->weight.detach()));
-    EXPECT_TRUE(at::equal(full_tensor(model->bias.detach()), plain->bias.detach()));
-    EXPECT_TRUE(model->weight.requires_grad());
+    for (const bool is_same_on_all_ranks : {false, true}) {
+      std::stringstream stream(saved.str());
+      std::optional<ImplicitReplication> guard;
+      if (is_same_on_all_ranks) guard.emplace();
+      const CommLog log(world);
+      torch::load(model, stream);
+      EXPECT_EQ(log.empty(), is_same_on_all_ranks) << log.to_string();
+      EXPECT_EQ(to_string(placements_of(model->weight)), placements);
+      EXPECT_TRUE(at::equal(full_tensor(model->weight.detach()), plain->weight.detach()));
+      EXPECT_TRUE(at::equal(full_tensor(model->bias.detach()), plain->bias.detach()));
+      EXPECT_TRUE(model->weight.requires_grad());
+      torch::NoGradGuard no_grad;
+      model->weight.zero_();
+    }
   });
 }
 
