@@ -15,6 +15,8 @@
 //   tensor/dtensor.h       the distributed tensor: distribute, redistribute, local and whole
 //   tensor/factories.h     distributed tensors from nothing
 //   tensor/module.h        whole modules
+//   tensor/save.h          torch::save of what is distributed is refused in time
+//   tensor/show.h          what this rank holds, as text
 //   dispatch/calibrate.h   the cost model of this machine, measured
 //   gradient/gradients.h   when reductions that gradients owe are done
 //   payload/guards.h       scoped switches
@@ -33,3 +35,5 @@
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
 #include "tegula/tensor/module.h"
+#include "tegula/tensor/save.h"
+#include "tegula/tensor/show.h"

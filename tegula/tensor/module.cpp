@@ -2,6 +2,7 @@
 // replaced and nobody needs to be told.
 #include "tegula/tensor/module.h"
 
+#include <torch/csrc/jit/api/module.h>
 #include <torch/nn/module.h>
 #include <torch/optim.h>
 
@@ -11,7 +12,6 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/spec/placed_otherwise.h"
-#include "tegula/tensor/factories.h"
 #include "tegula/tensor/name_patterns.h"
 
 namespace tegula {
@@ -28,20 +28,32 @@ struct Member {
 };
 
 // Parameters first; each tensor once.
+class Members {
+ public:
+  void add(const std::string& name, const at::Tensor& tensor) {
+    const auto [place, is_new] = places_.try_emplace(tensor.unsafeGetTensorImpl(), listed_.size());
+    if (is_new) listed_.push_back({tensor, {}, std::nullopt});
+    listed_[place->second].names.push_back(name);
+  }
+  std::vector<Member> listed() && { return std::move(listed_); }
+
+ private:
+  std::vector<Member> listed_;
+  std::map<c10::TensorImpl*, std::size_t> places_;
+};
+
 std::vector<Member> members_of(const torch::nn::Module& module) {
-  std::vector<Member> members;
-  std::map<c10::TensorImpl*, std::size_t> places;
-  const auto add_all = [&](const auto& named) {
-    for (const auto& item : named) {
-      const auto [place, is_new] =
-          places.try_emplace(item.value().unsafeGetTensorImpl(), members.size());
-      if (is_new) members.push_back({item.value(), {}, std::nullopt});
-      members[place->second].names.push_back(item.key());
-    }
-  };
-  add_all(module.named_parameters());
-  add_all(module.named_buffers());
-  return members;
+  Members members;
+  for (const auto& item : module.named_parameters()) members.add(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) members.add(item.key(), item.value());
+  return std::move(members).listed();
+}
+
+std::vector<Member> members_of(const torch::jit::Module& module) {
+  Members members;
+  for (const auto& item : module.named_parameters()) members.add(item.name, item.value);
+  for (const auto& item : module.named_buffers()) members.add(item.name, item.value);
+  return std::move(members).listed();
 }
 
 std::vector<Member> members_asked(const torch::nn::Module& module, const PlacementsByName& place) {
@@ -51,8 +63,8 @@ std::vector<Member> members_asked(const torch::nn::Module& module, const Placeme
   return members;
 }
 
-std::vector<Member> members_asked(const torch::nn::Module& module,
-                                  const PlacementPatterns& patterns) {
+template <class Module>
+std::vector<Member> members_asked(const Module& module, const PlacementPatterns& patterns) {
   std::vector<Member> members = members_of(module);
   std::vector<std::string> texts;
   std::vector<std::vector<std::string>> names;
@@ -97,10 +109,7 @@ void check_can_be_moved(const Member& member) {
 
 void become(at::Tensor tensor, const DeviceMesh& mesh, const DTensorSpec& spec,
             const DistributeOptions& options) {
-  // a shape without data becomes tiles without values, for the caller to fill
-  tensor.set_data(tensor.is_meta()
-                      ? empty(tensor.sizes().vec(), mesh, spec.placements(), tensor.scalar_type())
-                      : distribute_tensor(tensor.detach(), mesh, spec.placements(), options));
+  tensor.set_data(distribute_tensor(tensor.detach(), mesh, spec.placements(), options));
 }
 
 void distribute_gradient(const at::Tensor& tensor, const DistributeOptions& options) {
@@ -210,6 +219,11 @@ void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const DistributeOptions& options) {
   distribute_all(members_of(module), mesh, options);
+}
+
+void distribute_module(torch::jit::Module& module, const DeviceMesh& mesh,
+                       const PlacementPatterns& patterns, const DistributeOptions& options) {
+  distribute_all(members_asked(module, patterns), mesh, options);
 }
 
 void redistribute_module(torch::nn::Module& module, const DeviceMesh& mesh,

@@ -19,6 +19,9 @@
 namespace torch::nn {
 class Module;
 }
+namespace torch::jit {
+struct Module;
+}
 namespace torch::optim {
 class Optimizer;
 }
@@ -49,6 +52,11 @@ void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const PlacementsByName& place, const DistributeOptions& options = {});
 // Everything is replicated.
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
+                       const DistributeOptions& options = {});
+
+// The same for a module that torch::jit::load gave.
+void distribute_module(torch::jit::Module& module, const DeviceMesh& mesh,
+                       const PlacementPatterns& patterns = {},
                        const DistributeOptions& options = {});
 
 // Moves every parameter, buffer and gradient of a distributed module, in place, to where

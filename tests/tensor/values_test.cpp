@@ -55,17 +55,6 @@ TEST(OwedReductions, APrintedPartialShowsTheReducedValue) {
   });
 }
 
-TEST(Printing, AStreamRefusesADTensorAndNamesToString) {
-  run_impatient(2, [](World& world) {
-    const at::Tensor x = ones({4}, usual_mesh(world), {Shard(0)});
-    const std::string text = error_of([&] {
-      std::ostringstream out;
-      out << x;
-    });
-    EXPECT_TRUE(contains(text, "tegula::to_string(x)")) << text;
-  });
-}
-
 TEST(Convolutions, ConvolutionsAreRightForEveryPlacementOfInputWeightAndBias) {
   expect_as_plain({leaf({3, 4, 9}), leaf({6, 4, 3}, 2), leaf({6}, 3)},
                   [](const Tensors& in) -> Tensors {
