@@ -23,10 +23,12 @@
 #include "tegula/gradient/gradients.h"
 #include "tegula/payload/guards.h"
 #include "tegula/payload/host_errors.h"
+#include "tegula/payload/payload.h"
 #include "tegula/random/random.h"
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
 #include "tegula/tensor/name_patterns.h"
+#include "tegula/tensor/show.h"
 
 namespace tegula::python {
 
@@ -253,6 +255,11 @@ std::string spec_asked(const std::string& name, const at::Tensor& tensor, const 
   }
 }
 
+// Whether this rank alone can say what the tensor's values are.
+bool holds_values(const at::Tensor& tensor) {
+  return !payload_in(tensor)->link() && spec_of(tensor).is_replicated();
+}
+
 void bind_tensors(py::module_& module) {
   module.def("is_dtensor", &is_dtensor);
   module.def("spec", [](const at::Tensor& tensor) { return to_string(spec_of(tensor)); });
@@ -268,6 +275,8 @@ void bind_tensors(py::module_& module) {
   module.def("full_tensor", &full_tensor, Unlocked());
   module.def("shard_batch", &shard_batch, Unlocked());
   module.def("redistribute", place_otherwise, Unlocked());
+  module.def("show", &show, Unlocked());
+  module.def("holds_values", &holds_values);
   module.def("to_string", [](const at::Tensor& tensor) { return to_string(tensor); }, Unlocked());
 }
 

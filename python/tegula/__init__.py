@@ -17,7 +17,7 @@ import datetime as _datetime
 
 import torch as _torch  # loads the libraries that _tegula stands on
 
-from . import _tegula
+from . import _tegula, _tensor_methods
 from ._tegula import (
     CommError,
     DeviceMesh,
@@ -208,7 +208,8 @@ def spec(tensor):
 def to_string(tensor):
     """True values and the spec; what is large is summarised.
 
-    Communicates, so all ranks call it, not only the one that prints.
+    Communicates, so all ranks call it, not only the one that prints. print(x) does not: it shows this
+    rank's tile.
     """
     return _tegula.to_string(tensor)
 

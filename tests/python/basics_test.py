@@ -219,7 +219,7 @@ class Limits(unittest.TestCase):
     def test_what_needs_a_storage_is_refused_in_our_words(self):
         x = tg.distribute_tensor(same_everywhere(5, 3), MESH, [tg.Shard(0)])
         compiled = torch.compile(torch.sin, backend="eager")
-        for use in (compiled, copy.deepcopy, torch.Tensor.numpy, FakeTensorMode().from_tensor):
+        for use in (compiled, FakeTensorMode().from_tensor):
             with self.assertRaisesRegex(Exception, "no storage of its own"):
                 use(x)
 
