@@ -206,6 +206,8 @@ void bind_world(py::module_& module) {
       .def_property_readonly("size", &World::size)
       .def_property_readonly("local_rank", &World::local_rank)
       .def_property_readonly("local_size", &World::local_size)
+      .def_property_readonly("epoch", &World::epoch)
+      .def("recover", &World::recover, Unlocked())
       .def("mesh", mesh_of_world, py::arg("axes"), py::arg("ranks"), py::arg("device_type"));
   module.def("manual_seed", &manual_seed);
   module.def("rng_state", [](const World& world) {
@@ -354,6 +356,28 @@ void bind_guards(py::module_& module) {
                          "that names the op and the plan.");
 }
 
+// The same of a lane.
+class LaneContext {
+ public:
+  explicit LaneContext(std::string name) : name_(std::move(name)) {}
+  void enter() { guards_.push_back(std::make_unique<Lane>(name_)); }
+  void leave() { leave_last(guards_); }
+
+ private:
+  std::string name_;
+  std::vector<std::unique_ptr<Lane>> guards_;
+};
+
+void bind_lanes(py::module_& module) {
+  py::class_<LaneContext>(module, "lane",
+                          "While it is entered, what this thread sends meets what the other ranks "
+                          "send on the lane of this name, so that several threads of a rank may "
+                          "communicate at the same time.")
+      .def(py::init<std::string>())
+      .def("__enter__", &LaneContext::enter)
+      .def("__exit__", [](LaneContext& self, const py::args&) { self.leave(); });
+}
+
 // A policy for backward passes as a context manager: entered and left on one thread, any number of
 // times.
 class PolicyContext {
@@ -450,6 +474,7 @@ PYBIND11_MODULE(_tegula, module) {
   bind_tensors(module);
   bind_factories(module);
   bind_guards(module);
+  bind_lanes(module);
   bind_gradients(module);
   bind_log(module);
 }

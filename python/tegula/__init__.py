@@ -39,8 +39,8 @@ __all__ = [
     "CommError", "CommLog", "DeviceMesh", "Error", "InternalError", "MaskPartial", "Partial",
     "Replicate", "Shard", "UsageError", "World", "arange", "distribute_module",
     "distribute_optimizer_state", "distribute_tensor", "empty", "eye", "from_local", "full",
-    "full_tensor", "gradient_policy", "implicit_replication", "init", "init_device_mesh", "is_dtensor", "local_map",
-    "manual_seed", "mesh", "ones", "placements", "rand", "randint", "randn", "rank", "redistribute",
+    "full_tensor", "gradient_policy", "implicit_replication", "init", "init_device_mesh", "is_dtensor", "lane", "local_map",
+    "manual_seed", "mesh", "ones", "placements", "rand", "randint", "randn", "rank", "recover", "redistribute",
     "reduce_gradients", "set_gradient_policy",
     "redistribute_module", "rng_state", "set_rng_state", "shard_batch", "size", "spec", "strict_mode",
     "to_local", "to_string", "zeros",
@@ -76,6 +76,20 @@ def _this_world():
     if _world is None:
         raise UsageError("tegula: there is no world yet\n  hint    call tegula.init() first")
     return _world
+
+
+def recover():
+    """Makes the world usable again after an error that one rank or several met; all ranks call it.
+
+        try:
+            step()
+        except Exception:
+            tg.recover()              # on every rank; one that still waits for another throws first
+            optimizer.zero_grad()
+
+    Over shm and gloo, if all ranks are alive. Tensors keep their values; random numbers agree again.
+    """
+    _this_world().recover()
 
 
 def rank():
