@@ -9,6 +9,7 @@
 #   make bench     run the benchmarks (GROUP=core, or ARGS="--json out.jsonl")
 #   make faults    what a fault of one rank does to the others, beside PyTorch and MPI
 #   make build     build everything, run nothing
+#   make soak      faults of every kind in every state, for SECONDS=600
 #   make lint      clang-tidy over the whole tree
 #   make format    rewrite sources with clang-format
 #   make clean     remove the build of PRESET (the downloaded libtorch stays)
@@ -24,7 +25,7 @@ export SETUP ?= yes
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
-.PHONY: configure build demo test test-all test-versions fuzz bench faults lint format clean
+.PHONY: configure build demo test test-all test-versions fuzz soak bench faults lint format clean
 
 configure:
 	@scripts/setup $(PRESET) all
@@ -49,6 +50,9 @@ test-versions:
 fuzz:
 	@scripts/setup core fuzz
 	@scripts/fuzz --seconds $(or $(SECONDS),60)
+
+soak: build
+	@OMP_NUM_THREADS=1 $(BUILD)/bin/soak $(or $(SECONDS),600)
 
 bench: build
 	@TEGULA_PYTHON=$(CURDIR)/build/venv/bin/python $(BUILD)/bin/tegula bench $(GROUP) $(ARGS)
