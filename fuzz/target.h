@@ -34,15 +34,16 @@ inline std::vector<std::string> split(std::string_view text, char mark) {
 }
 inline std::vector<std::string> lines_of(std::string_view text) { return split(text, '\n'); }
 
-inline std::string to_string(const std::string& text) { return text; }
-
 // Ends the process if a law does not hold for something, which is printed then.
+inline void require(bool holds, const char* law, const std::string& text) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s: %s\n", law, text.c_str());
+  std::abort();
+}
 template <class Value>
 void require(bool holds, const char* law, const Value& value) {
-  if (holds) return;
   using std::to_string;
-  std::fprintf(stderr, "broken: %s: %s\n", law, to_string(value).c_str());
-  std::abort();
+  if (!holds) require(false, law, to_string(value));
 }
 
 // What `parse` makes of a text; none if it refuses it, which it may do by a UsageError only.
