@@ -26,9 +26,10 @@ void check_place(const Place& place) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::map<std::string, std::string> variables;
-  for (const std::string& line : lines_of(text_of(data, size))) {
+  for (const std::string_view line : lines_of(text_of(data, size))) {
     const std::size_t equals = line.find('=');
-    if (equals != std::string::npos) variables[line.substr(0, equals)] = line.substr(equals + 1);
+    if (equals == std::string_view::npos) continue;
+    variables[std::string(line.substr(0, equals))] = line.substr(equals + 1);
   }
   try {
     check_place(inner::comm::place_in([&](const char* name) {

@@ -55,8 +55,8 @@ void check_two(const Layout& a, const Layout& b) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::vector<Layout> layouts;
-  for (const std::string& line : lines_of(text_of(data, size))) {
-    if (line.find(':') == std::string::npos) {
+  for (const std::string_view line : lines_of(text_of(data, size))) {
+    if (line.find(':') == std::string_view::npos) {
       value_of(line, [](std::string_view text) { return parse_int_tuple(text); });
       continue;
     }

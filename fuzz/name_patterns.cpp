@@ -27,7 +27,7 @@ bool part_fits(std::string_view pattern, std::string_view part) {
          part_fits(pattern.substr(1), part.substr(1));
 }
 
-using Parts = std::span<const std::string>;
+using Parts = std::span<const std::string_view>;
 
 bool name_fits(Parts pattern, Parts name) {
   if (pattern.empty()) return name.empty();
@@ -40,9 +40,9 @@ bool name_fits(Parts pattern, Parts name) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  std::vector<std::string> names = lines_of(text_of(data, size));
-  const std::string pattern = names.front();
-  names.erase(names.begin());
+  const std::vector<std::string_view> lines = lines_of(text_of(data, size));
+  const std::string pattern(lines.front());
+  const std::vector<std::string> names(lines.begin() + 1, lines.end());
   for (const std::string& name : names) {
     const bool matches = inner::matches(pattern, name);
     if (pattern.size() > kLongest || name.size() > kLongest) continue;

@@ -49,10 +49,10 @@ std::optional<RuleForm> form_of(std::string_view text) {
 }
 
 // None if the operands are not readable.
-std::optional<OpSchema> schema_of(const std::vector<std::string>& operands) {
+std::optional<OpSchema> schema_of(const std::vector<std::string_view>& operands) {
   const DeviceMesh mesh({{"tp", 2}});
   OpSchema schema{"rule", {}, {}};
-  for (const std::string& text : operands) {
+  for (const std::string_view text : operands) {
     try {
       schema.arguments.emplace_back(argument::Tensor{schema.tensors.size()});
       schema.tensors.emplace_back(DTensorSpec(mesh, {Replicate()}, parse_tensor_meta(text)));
@@ -88,7 +88,7 @@ void check_moves(const Signature& signature) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  std::vector<std::string> lines = lines_of(text_of(data, size));
+  std::vector<std::string_view> lines = lines_of(text_of(data, size));
   const std::optional<RuleForm> form = form_of(lines.front());
   if (!form) return 0;
   const std::optional<RuleForm> again = form_of(print(*form));

@@ -20,6 +20,7 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/comm/lane.h"
 #include "tegula/comm/world.h"
 #include "tegula/gradient/gradients.h"
 #include "tegula/payload/guards.h"

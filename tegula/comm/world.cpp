@@ -206,8 +206,8 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
   made->timeout = options.timeout.value_or(world.timeout);
   made->make_engine = [&world, backend, key, ranks, index = made->index](
                           const std::string& lane, std::chrono::milliseconds timeout) {
-    const std::string name = lane.empty() ? key : key + " on lane " + in_quotes(lane);
-    return new_engine(world, backend, name, ranks, index, timeout);
+    const std::string on_lane = lane.empty() ? key : key + " on lane " + in_quotes(lane);
+    return new_engine(world, backend, on_lane, ranks, index, timeout);
   };
   made->engine();  // the members meet
   publish(world, slot, std::move(made));
