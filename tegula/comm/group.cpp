@@ -142,6 +142,7 @@ class OneThread {
  public:
   explicit OneThread(GroupState& group) : carrier_(group.carrier()) {
     if (!carrier_.is_busy.exchange(true, std::memory_order_acquire)) return;
+    if (group.ranks.size() == 1 || !group.flights) return;  // no other rank waits
     throw UsageError("two threads of this rank are in calls on one group at the same time")
         .fact("group", group.name)
         .hint("give each thread a lane of its own: tegula::Lane lane(\"evaluation\")");

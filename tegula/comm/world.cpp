@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <charconv>
+#include <mutex>
 #include <set>
 
 #include "tegula/base/error.h"
@@ -143,8 +143,7 @@ void warn_of_threads(const WorldState& world, const std::string& launcher) {
 // The generators of processes that nobody seeded differ, and distributed draws must not: they begin
 // with rank 0's seed.
 void begin_with_one_seed(const WorldState& world) {
-  const c10::intrusive_ptr<c10d::Store> store = 
-      store_for(world, "seed", counted_up(world.size));
+  const c10::intrusive_ptr<c10d::Store> store = store_for(world, "seed", counted_up(world.size));
   if (world.rank == 0) {
     store->set("word", std::to_string(SeedWord().value()));
     return;

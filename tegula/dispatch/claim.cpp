@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -119,7 +120,24 @@ class Claims {
   static bool is_composed(const OperatorEntry& entry) {
     if (!entry.op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) return false;
     const bool has_own_gradient = entry.op.hasKernelForDispatchKey(DispatchKey::Autograd);
-    return !has_own_gradient || !rule_table().find(entry.facts.rule);
+    return !has_own_gradient || !can_run_backward(entry) || !rule_table().find(entry.facts.rule);
+  }
+
+  // Some compositions have a gradient of their own for devices that this libtorch may not have. By
+  // libtorch's custom the operator that computes it is named after the op.
+  static bool can_run_backward(const OperatorEntry& entry) {
+    const std::string name = entry.op.operator_name().name + "_backward";
+    const auto backward = c10::Dispatcher::singleton().findSchema({name.c_str(), ""});
+    if (!backward) return true;  // other operators compute it
+    for (const DispatchKey key :
+         {DispatchKey::CompositeExplicitAutograd, DispatchKey::CompositeImplicitAutograd}) {
+      if (backward->hasKernelForDispatchKey(key)) return true;
+    }
+    const c10::DispatchKeySet devices = c10::getRuntimeDispatchKeySet(DispatchKey::Dense);
+    return std::any_of(devices.begin(), devices.end(), [&](DispatchKey key) {
+      const bool has_data = key != DispatchKey::Meta && key != DispatchKey::PrivateUse3;
+      return has_data && backward->hasKernelForDispatchKey(key);
+    });
   }
 
   void claim(const c10::OperatorHandle& op) {

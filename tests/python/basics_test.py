@@ -147,8 +147,8 @@ class Tensors(unittest.TestCase):
         self.assertIn("3", text)
         self.assertIn(f"on (tp={tg.size()}) as [S(0)]", text)
 
-    def test_plain_tensors_need_a_guard(self):
-        d, x = tg.ones((4,), MESH, [tg.Shard(0)]), torch.arange(4.0)
+    def test_large_plain_tensors_need_a_guard(self):
+        d, x = tg.ones((2000,), MESH, [tg.Shard(0)]), torch.arange(2000.0)
         with self.assertRaisesRegex(RuntimeError, "tegula: "):
             d + x
         with tg.implicit_replication(), tg.implicit_replication():
@@ -171,7 +171,31 @@ class Tensors(unittest.TestCase):
 
     def test_a_refused_operator_throws_our_error(self):
         with self.assertRaises(tg.UsageError):
-            tg.ones((4,), MESH, [tg.Shard(0)]) + torch.arange(4.0)
+            tg.ones((2000,), MESH, [tg.Shard(0)]) + torch.arange(2000.0)
+
+    def test_small_plain_tensors_count_as_replicated_and_are_compared(self):
+        d = tg.ones((4,), MESH, [tg.Shard(0)])
+        self.check(d + torch.arange(4.0), 1 + torch.arange(4.0))
+        with self.assertRaisesRegex(tg.CommError, "a plain operand of aten::add.Tensor"):
+            tg.full_tensor(d + torch.full((4,), float(tg.rank())))
+        tg.recover()
+        self.check(d + torch.arange(4.0), 1 + torch.arange(4.0))
+
+    def test_an_error_of_one_rank_reaches_all_and_they_recover(self):
+        d = tg.distribute_tensor(torch.tensor([1] * 5 + [0]), MESH, [tg.Shard(0)])
+        with self.assertRaisesRegex(RuntimeError, "aten::remainder.*ZeroDivisionError|ZeroDivisionError.*aten::remainder"):
+            tg.full_tensor(d % d)
+        tg.recover()
+        self.check(d + d, torch.tensor([2] * 5 + [0]))
+
+    def test_a_norm_whose_gradient_has_no_kernel_here_is_composed(self):
+        x, w = same_everywhere(4, 6), same_everywhere(6)
+        placed = [tg.distribute_tensor(t, MESH, p).requires_grad_() for t, p in ((x, [tg.Shard(0)]), (w, [tg.Replicate()]))]
+        plain = [t.clone().requires_grad_() for t in (x, w)]
+        torch.nn.functional.rms_norm(placed[0], (6,), placed[1]).sum().backward()
+        torch.nn.functional.rms_norm(plain[0], (6,), plain[1]).sum().backward()
+        for mine, theirs in zip(placed, plain):
+            torch.testing.assert_close(tg.full_tensor(mine.grad), theirs.grad)
 
 
     def test_a_batch_is_cut_by_rows_and_nothing_is_sent(self):

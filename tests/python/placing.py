@@ -107,10 +107,11 @@ class Distributed:
             return False
 
     def is_refusal(self, error):
-        return isinstance(error, self.tg.UsageError)
+        # torch's own code may draw a plain tensor, another one on each rank: that is told on all of them
+        return isinstance(error, self.tg.UsageError) or "ranks have different values" in str(error)
 
     def is_comm_error(self, error):
-        return isinstance(error, self.tg.CommError)
+        return isinstance(error, self.tg.CommError) and not self.is_refusal(error)
 
 
 class Plain:

@@ -197,7 +197,8 @@ TEST(PlainTensors, LargeOnesOfTheUserAreRefusedWithAHint) {
              [&] { at::where(x > 0, plain, x); }, [&] { at::einsum("ij,jk->ik", {x, plain}); },
              [&] { at::mse_loss(x, plain); }, [&] { at::matmul(plain, x); }}) {
       const std::string text = error_of(call);
-      EXPECT_TRUE(contains(text, "plain Float[40, 40]") || contains(text, "plain Long[600]")) << text;
+      EXPECT_TRUE(contains(text, "plain Float[40, 40]") || contains(text, "plain Long[600]"))
+          << text;
       EXPECT_TRUE(contains(text, "tegula::ImplicitReplication")) << text;
       EXPECT_TRUE(contains(text, "f32[40, 40] on (a=3) as [S(0)]")) << text;
     }
