@@ -54,6 +54,7 @@ World thread_world(const std::shared_ptr<shm::Board>& board, int rank,
   state->backend = options.backend;
   state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
   board->join(rank);
+  board->set_timeout(state->timeout);
   state->board = board;
   state->board_ranks = comm::counted_up(board->ranks());
   return World(state);

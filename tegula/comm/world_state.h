@@ -57,6 +57,7 @@ struct WorldState : WorldHead {
   // The board of ranks that are processes.
   void share(std::shared_ptr<shm::Board> met) {
     board = std::move(met);
+    board->set_timeout(timeout);
     blocks = std::make_shared<shm::Blocks>(board);
     buffers = std::make_shared<Buffers>(blocks);
   }

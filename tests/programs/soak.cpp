@@ -148,14 +148,13 @@ void be_rank(World& world, const Trial& trial, Notes& notes) {
   if (is_victim) fault = std::thread([&] { strike(trial, notes); });
   const auto rank = static_cast<std::size_t>(world.rank());
   try {
-    for (int i = 0; i < 30; ++i) {
+    // those whose fault is not harmless go on until it comes
+    for (int i = 0; i < 30 || !is_harmless(trial.fault); ++i) {
       one_step(world, trial.state, i);
       if (is_victim && trial.fault == FaultKind::Exception && i == 3) {
         notes.fault = now();
         throw std::runtime_error("the victim's own");
       }
-      // those whose fault is not harmless go on until it comes
-      if (!is_harmless(trial.fault) && i == 29) i = 10;
     }
   } catch (...) {
     notes.noticed[rank] = now();

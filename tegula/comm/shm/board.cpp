@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <new>
 
 #include "tegula/base/text.h"
@@ -178,7 +179,15 @@ struct LogEntry {
 class Board::Lock {
  public:
   explicit Lock(Board& board) : index_(board.index_mutex_), mutex_(&board.header_->mutex) {
-    if (pthread_mutex_lock(mutex_) == EOWNERDEAD) pthread_mutex_consistent(mutex_);
+    const std::chrono::milliseconds timeout = board.timeout_;
+    timespec deadline{};
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += timeout.count() / 1000 + 1;  // whole seconds do
+    const int result = pthread_mutex_clocklock(mutex_, CLOCK_MONOTONIC, &deadline);
+    if (result == EOWNERDEAD) pthread_mutex_consistent(mutex_);
+    if (result != ETIMEDOUT) return;
+    throw CommError("a rank of this host holds what all of them share and does not go on")
+        .hint("it may be stopped; look for a process that is, and end or continue it");
   }
   ~Lock() { pthread_mutex_unlock(mutex_); }
   Lock(const Lock&) = delete;

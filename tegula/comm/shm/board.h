@@ -15,9 +15,12 @@
 // can be left behind, nor collide, nor be guessed; the kernel frees it with the last process. A
 // full /dev/shm does not matter to it. For threads the block is ordinary memory.
 //
-// Every function may be called by any thread.
+// Every function may be called by any thread. Those that look at keys or allocate hold the board
+// for a moment; CommError if a rank that holds it does not go on (it was stopped) before the
+// timeout.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +62,9 @@ class Board {
   ~Board();
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
+
+  // How long a rank waits for another that holds the board; five minutes unless set.
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
   int ranks() const { return ranks_; }
   bool is_for_threads() const { return descriptor_ < 0; }
@@ -144,6 +150,7 @@ class Board {
   int joined_as_ = -1;
   BoardHeader* header_ = nullptr;
 
+  std::atomic<std::chrono::milliseconds> timeout_{std::chrono::minutes(5)};
   std::mutex errors_mutex_;          // held while a rank of this process notes an error
   std::vector<Area> private_areas_;  // of threads; freed with the board
   std::mutex index_mutex_;
