@@ -151,6 +151,8 @@ void be_rank(World& world, const Trial& trial, Notes& notes) {
     // those whose fault is not harmless go on until it comes
     for (int i = 0; i < 30 || !is_harmless(trial.fault); ++i) {
       one_step(world, trial.state, i);
+      // what the steps themselves need may be there still
+      if (is_victim && trial.fault == FaultKind::NoMemory && notes.fault != 0) at::empty({1 << 28});
       if (is_victim && trial.fault == FaultKind::Exception && i == 3) {
         notes.fault = now();
         throw std::runtime_error("the victim's own");
