@@ -12,15 +12,6 @@ namespace {
 
 using inner::comm::agree;
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
 void sum(const Group& group) { group.all_reduce(at::ones({4}), ReduceOp::Sum); }
 
 class Agreement : public testing::TestWithParam<Way> {};

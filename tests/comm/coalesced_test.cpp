@@ -13,10 +13,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Every rank's error contains the texts.
 void expect_errors(int ranks, const RankBody& body, const std::vector<std::string>& texts) {
   const std::vector<RankEnd> ends = run_processes(ranks, body, {}, 20);

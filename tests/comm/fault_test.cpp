@@ -43,10 +43,6 @@ void expect_nothing_left() {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child process is left";
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // Calls twice; the second call must throw what the first did, word for word: an error of its own
 // would say another number of the call.
 void call_and_fail_again(const std::function<void()>& call) {

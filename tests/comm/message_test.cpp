@@ -73,7 +73,7 @@ TEST(MessageWithShape, APlainMessageDoesNotFit) {
   }
 }
 
-std::string error_of(const std::function<void()>& call) {
+std::string sentence_thrown_by(const std::function<void()>& call) {
   try {
     call();
   } catch (const CommError& error) {
@@ -94,7 +94,7 @@ TEST(MessageWithShape, ABadHeadBreaksAGroupOverGloo) {
                 const std::string want =
                     "a message came whose head cannot be true: it does not begin as a head does";
                 for (int i = 0; i < 2; ++i) {
-                  EXPECT_EQ(error_of([&] { group.recv_with_shape(0); }), want);
+                  EXPECT_EQ(sentence_thrown_by([&] { group.recv_with_shape(0); }), want);
                 }
               }
               world.group({0, 1}, {"end", "shm", std::nullopt}).barrier();
@@ -110,7 +110,8 @@ TEST(MessageWithShape, ASenderThatIsLateOrDiesIsAnError) {
           world.group().barrier();
           if (world.rank() == 1) raise(signal);
           const Pending pending = world.group().recv_with_shape_async(1);
-          require(error_of([&] { pending.wait(); }).starts_with("rank 1"), "no error of rank 1");
+          require(sentence_thrown_by([&] { pending.wait(); }).starts_with("rank 1"),
+                  "no error of rank 1");
           world.group().recv_with_shape(1);
         },
         {"", 500ms}, 5);

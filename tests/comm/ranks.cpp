@@ -151,6 +151,19 @@ void run_in(Way way, int ranks, const RankBody& body) {
   throw std::runtime_error("mpi ranks are started by mpirun");
 }
 
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 void require(bool condition, const std::string& text) {
   if (!condition) throw std::runtime_error(text);
 }

@@ -32,6 +32,10 @@ std::vector<RankEnd> run_processes(int ranks, const RankBody& body,
 // Runs the body and throws std::runtime_error if any rank failed.
 void run_in(Way way, int ranks, const RankBody& body);
 
+// What the body throws; empty: nothing.
+std::string error_of(const std::function<void()>& body);
+bool contains(const std::string& text, const std::string& part);
+
 // Throws std::runtime_error with the text unless `condition`.
 void require(bool condition, const std::string& text);
 

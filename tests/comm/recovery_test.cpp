@@ -19,19 +19,6 @@ namespace {
 using namespace std::chrono_literals;
 using inner::comm::note_error;
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 void check_sum(const Group& group) {
   const at::Tensor sum =
       group.all_reduce(at::full({1000}, group.index() + 1, at::kInt), ReduceOp::Sum);
