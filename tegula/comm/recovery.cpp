@@ -2,7 +2,8 @@
 // have, and counts one up. What has to be made anew is made when it is next used.
 #include "tegula/comm/recovery.h"
 
-#include <thread>
+#include <string>
+#include <vector>
 
 #include "tegula/base/error.h"
 #include "tegula/base/sentence.h"
@@ -56,17 +57,20 @@ CommError reason_of(const WorldState& world) {
       .hint("all ranks call World::recover after an error that one of them met");
 }
 
-// Hosts have no board in common: each counts its ranks in the store.
+// Hosts have no board in common: each rank says in the store that it is there. It may say so again.
 void meet_across_hosts(const WorldState& world, std::uint32_t epoch) {
-  const std::string key = "epoch " + std::to_string(epoch);
-  world.store->add(key, 1);
-  const auto deadline = std::chrono::steady_clock::now() + world.timeout;
-  while (world.store->add(key, 0) < world.size) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      throw CommError("cannot recover: not all ranks of other hosts called World::recover in time")
-          .hint("all ranks call it after an error");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const auto key = [&](int rank) {
+    return "epoch " + std::to_string(epoch) + "/" + std::to_string(rank);
+  };
+  world.store->set(key(world.rank), "here");
+  std::vector<std::string> all;
+  for (int rank = 0; rank < world.size; ++rank) all.push_back(key(rank));
+  try {
+    world.store->wait(all, world.timeout);
+  } catch (const std::exception&) {
+    throw CommError("cannot recover: not all ranks of other hosts called World::recover in time")
+        .fact("because", sentence_of(std::current_exception()))
+        .hint("all ranks call it after an error");
   }
 }
 
@@ -78,6 +82,7 @@ void on_recovery(void (*action)(const World& world)) { recovery_actions().push_b
 
 void World::recover() const {
   WorldState& world = state();
+  world.home.check();
   const auto groups = comm::groups_of(world);
   comm::check_engines(groups);
   const std::uint32_t next = world.epoch + 1;

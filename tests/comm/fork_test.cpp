@@ -112,6 +112,7 @@ TEST(Fork, AChildCannotCallOnTheWorldOfItsParent) {
     require(is_refused([&] { world.group({0, 1}, {"new", "", std::nullopt}); }), "a new group");
     require(is_refused([&] { world.abort("enough"); }), "an abort of the world");
     require(is_refused([&] { group.abort("enough"); }), "an abort of the group");
+    require(is_refused([&] { world.recover(); }), "a recovery");
     group.barrier();
   }));
 }

@@ -11,6 +11,7 @@
 
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
+#include "tests/tensor/as_plain.h"
 #include "tests/tensor/rank_processes.h"
 
 namespace tegula {
@@ -195,15 +196,6 @@ TEST(RandomState, ContinuesInOtherProcessesAndOnOtherMeshes) {
 
 // --- agreement
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 void different_seeds(World& world, const std::string&) {
   const DeviceMesh mesh = line(world);
   const at::Tensor x = ones({4, 4}, mesh, {Shard(0)});
@@ -211,8 +203,8 @@ void different_seeds(World& world, const std::string&) {
   at::manual_seed(7 + static_cast<std::uint64_t>(world.rank()));
   const at::Tensor y = at::dropout(x, 0.5, true);
   const std::string error = error_of([&] { full_tensor(y); });
-  require(error.find("ranks have different values") != std::string::npos, error);
-  require(error.find("a random draw of aten::") != std::string::npos, error);
+  require(contains(error, "ranks have different values"), error);
+  require(contains(error, "a random draw of aten::"), error);
   world.recover();  // rank 0's seed from here on
   full_tensor(at::dropout(x, 0.5, true));
 }
