@@ -155,6 +155,26 @@ class Choice {
     return false;
   }
 
+  // Whether the move cuts otherwise what cannot stay cut as it is: an operand that the axis cuts
+  // along a dim which the op needs whole. Less travels than if it were gathered. Not along a dim
+  // that has fewer elements than ranks.
+  bool recuts(const AxisMove& move, std::size_t axis) const {
+    for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
+      if (!schema_.has(k)) continue;
+      const Shard* now = as_shard(schema_.spec(k).placements()[axis]);
+      const Shard* then = as_shard(move.operands[k]);
+      if (!now || !then || may_be_cut(signature_.operands[k].term, now->dim())) continue;
+      const DimCut& cut = schema_.spec(k).dim_cuts()[static_cast<std::size_t>(then->dim())];
+      return cut.size() >= cut.shard_count() * mesh_.axes()[axis].size;
+    }
+    return false;
+  }
+
+  bool may_be_cut(const Term& term, std::int64_t dim) const {
+    const Factor factor = term.factors[static_cast<std::size_t>(dim)];
+    return factor != kNoFactor && !signature_.is_whole[static_cast<std::size_t>(factor)];
+  }
+
   bool leaves_written_alone(const AxisMove& move, std::size_t axis) const {
     for (std::size_t k : schema_.written) {
       const Placement& now = schema_.spec(k).placements()[axis];
@@ -179,7 +199,7 @@ class Choice {
   // None if the move is not to be made.
   std::optional<TransitionCost> cost_of(const AxisMove& move, std::size_t axis,
                                         const Rates& rates) const {
-    if (move.cut != kNoFactor && !leads(move, axis)) return std::nullopt;
+    if (move.cut != kNoFactor && !leads(move, axis) && !recuts(move, axis)) return std::nullopt;
     if (!leaves_written_alone(move, axis)) return std::nullopt;
     const Owing owing =
         move.cut == kNoFactor && !is_written_owing(axis) ? Owing::No : Owing::Allowed;

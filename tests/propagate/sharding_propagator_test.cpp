@@ -127,10 +127,29 @@ TEST(Propagate, ReductionsLeaveADebtWhereTheirDimIsCut) {
             "[R, S(1)] -> [R, P(max)]");
 }
 
-TEST(Propagate, ADimThatMustStayWholeIsGathered) {
-  EXPECT_EQ(decision(on("a=2, b=2", "_softmax", {"f32[8, 6]"}, {"S(0), S(1)"},
-                        {argument::Tensor{0}, std::int64_t{1}, false})),
-            "[S(0), R] -> [S(0), R]");
+TEST(Propagate, ACutOfADimThatMustStayWholeMovesToAnother) {
+  const std::vector<Argument> along_last = {argument::Tensor{0}, std::int64_t{-1}, false};
+  EXPECT_EQ(decision(on("a=2", "sort", {"f32[8, 6]"}, {"S(1)"}, along_last)),
+            "[S(0)] -> [S(0)], [S(0)]");
+  EXPECT_EQ(decision(on("a=2, b=2", "_softmax", {"f32[8, 6]"}, {"S(0), S(1)"}, along_last)),
+            "[S(0), S(0)] -> [S(0), S(0)]");
+  EXPECT_EQ(decision(on("a=2", "sort", {"f32[6, 4, 8]"}, {"S(2, sizes=[1, 7])"}, along_last)),
+            "[S(0)] -> [S(0)], [S(0)]");
+}
+
+TEST(Propagate, ADimThatMustStayWholeIsGatheredWhereNoOtherHasEnoughElements) {
+  const std::vector<Argument> along_last = {argument::Tensor{0}, std::int64_t{-1}, false};
+  EXPECT_EQ(decision(on("a=4", "sort", {"f32[8]"}, {"S(0)"}, along_last)), "[R] -> [R], [R]");
+  EXPECT_EQ(decision(on("a=4", "sort", {"f32[3, 8]"}, {"S(1)"}, along_last)), "[R] -> [R], [R]");
+  EXPECT_EQ(decision(on("a=4", "sort", {"f32[3, 5, 8]"}, {"S(2)"}, along_last)),
+            "[S(1)] -> [S(1)], [S(1)]");
+}
+
+TEST(Propagate, WhatIsWrittenIsNotCutOtherwise) {
+  OpSchema schema = on("a=2", "cumsum", {"f32[8, 6]"}, {"S(1)"},
+                       {argument::Tensor{0}, std::int64_t{1}, argument::None{}});
+  schema.written = {0};
+  EXPECT_EQ(decision(schema), "none");
 }
 
 // A choice among all combinations of its axes' moves would not end.
@@ -249,7 +268,8 @@ TEST(Propagate, WhereElementsAreNeededADimWithEmptyShardsStaysWhole) {
   const std::vector<Argument> over_first = {argument::Tensor{0}, Ints{0}, false};
   EXPECT_EQ(decision(on("tp=4", "amax", {"f32[8, 6]"}, {"S(0)"}, over_first)),
             "[S(0)] -> [P(max)]");
-  EXPECT_EQ(decision(on("tp=4", "amax", {"f32[3, 6]"}, {"S(0)"}, over_first)), "[R] -> [R]");
+  EXPECT_EQ(decision(on("tp=4", "amax", {"f32[3, 8]"}, {"S(0)"}, over_first)), "[S(1)] -> [S(0)]");
+  EXPECT_EQ(decision(on("tp=4", "amax", {"f32[3, 2]"}, {"S(0)"}, over_first)), "[R] -> [R]");
   EXPECT_EQ(decision(on("tp=4", "sum.dim_IntList", {"f32[3, 6]"}, {"S(0)"}, over_first)),
             "[S(0)] -> [P(sum)]");
 }
