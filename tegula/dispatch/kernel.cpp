@@ -1,6 +1,7 @@
 // The idea: a known kind of call is carried out as decided before. For a new one the operator's
 // entry is asked for the ways in which it can be carried out, in this order: a change of what the
-// tensor is, a view, a decomposition, a rule, work on tiles; the rest takes the universal path.
+// tensor is, a view, a decomposition, a rule, work on tiles, the plain form of an op that writes;
+// the rest takes the universal path.
 #include "tegula/dispatch/kernel.h"
 
 #include <ATen/ATen.h>
@@ -12,6 +13,7 @@
 #include "tegula/dispatch/op_errors.h"
 #include "tegula/dispatch/overlaps.h"
 #include "tegula/dispatch/paranoia.h"
+#include "tegula/dispatch/plain_form.h"
 #include "tegula/dispatch/plain_operands.h"
 #include "tegula/dispatch/strict.h"
 #include "tegula/dispatch/views.h"
@@ -179,6 +181,13 @@ void Kernel::decide(const CallKey& key, const Call& call, Stack& stack) const {
   if (Recipe recipe = notes.tile_op ? notes.tile_op(call) : nullptr) {
     give(run_tile_op(recipe, call.arguments()));
     return remember(TileOp{std::move(recipe)});
+  }
+  if (Recipe recipe = StrictMode::is_on() ? nullptr : by_plain_form(call)) {
+    Values results = run_decomposition(facts, recipe, call.arguments());
+    if (!results.empty()) {
+      give(std::move(results));
+      return remember(Decomposition{std::move(recipe)});
+    }
   }
   give(run_whole(call));
   remember(Universal{});

@@ -81,7 +81,7 @@ TEST(Means, AreRightForEveryPlacementAndIntoOthers) {
   expect_as_plain({leaf({5, 3}), leaf({5, 3}, 2)}, [](const Tensors& in) -> Tensors {
     at::Tensor written = at::zeros_like(in[0].detach().sum(0));
     at::mean_out(written, in[0].detach(), {0});
-    return {in[0].mean(), in[1].mean({-1}, true), in[0].mean({0, 1}), written};
+    return {in[0].mean(), in[1].mean({-1}, true), in[0].mean(at::IntArrayRef({0, 1})), written};
   });
 }
 

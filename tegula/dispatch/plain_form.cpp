@@ -1,0 +1,94 @@
+#include "tegula/dispatch/plain_form.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+
+#include "tegula/dispatch/overlaps.h"
+#include "tegula/redistribute/redistribute_tile.h"
+
+namespace tegula::inner {
+namespace {
+
+std::optional<c10::OperatorHandle> operator_of_rule(const std::string& rule) {
+  const std::string name = rule.find("::") == std::string::npos ? "aten::" + rule : rule;
+  const std::size_t dot = name.find('.');
+  const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchema({name.substr(0, dot), overload});
+}
+
+// What the op writes is what it returns: then the plain form's results are these, in their order.
+bool returns_what_it_writes(const OpFacts& facts) {
+  const auto written = std::count(facts.written.begin(), facts.written.end(), true);
+  return static_cast<std::size_t>(written) == facts.return_is.size() &&
+         std::all_of(facts.return_is.begin(), facts.return_is.end(),
+                     [](const auto& argument) { return argument.has_value(); });
+}
+
+bool is_distributed_as_data(const TensorPlace& place) {
+  return place.payload && !place.payload->link();
+}
+
+bool moves_something(const Call& call) {
+  return std::any_of(call.tensors().begin(), call.tensors().end(), [](const TensorPlace& place) {
+    return is_distributed_as_data(place) && !place.payload->spec().is_replicated();
+  });
+}
+
+bool writes_tiles(const Call& call) {
+  return std::all_of(call.tensors().begin(), call.tensors().end(), [&](const TensorPlace& place) {
+    return !call.facts().written[place.argument] ||
+           (place.member < 0 && is_distributed_as_data(place) &&
+            place.payload->spec().mesh() == call.mesh() && !overlaps_itself(place.tensor));
+  });
+}
+
+DTensorSpec densely(const DTensorSpec& spec) { return spec.with_meta(dense(spec.meta())); }
+
+bool is_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+}
+
+// Not copy_, whose own form this may be.
+void write(const at::Tensor& written, const at::Tensor& result) {
+  const Payload& to = *payload_in(written);
+  const Payload& from = *payload_in(result);
+  if (!to.coordinate()) return;
+  to.tile().copy_(
+      redistribute_tile(to.world(), from.tile(), densely(from.spec()), densely(to.spec())));
+}
+
+}  // namespace
+
+Recipe by_plain_form(const Call& call) {
+  const OpFacts& facts = call.facts();
+  if (!facts.writes || facts.is_random || facts.is_by_member ||
+      facts.rule == rule_name(facts.name) || !returns_what_it_writes(facts) ||
+      !writes_tiles(call) || !moves_something(call)) {
+    return nullptr;
+  }
+  const std::optional<c10::OperatorHandle> op = operator_of_rule(facts.rule);
+  if (!op || op->hasTag(at::Tag::dynamic_output_shape) ||
+      op->schema().returns().size() != facts.return_is.size()) {
+    return nullptr;
+  }
+  return [op = *op, &facts](Arguments arguments) {
+    Values results;
+    for (std::size_t index = 0; index < arguments.size(); ++index) {
+      if (!facts.is_out[index]) results.push_back(arguments[index]);
+    }
+    op.callBoxed(&results);
+    Values given;
+    for (const auto& argument : facts.return_is) given.push_back(arguments[*argument]);
+    for (std::size_t k = 0; k < given.size(); ++k) {
+      if (!is_alike(given[k].toTensor(), results[k].toTensor())) return Values();
+    }
+    for (std::size_t k = 0; k < given.size(); ++k) {
+      write(given[k].toTensor(), results[k].toTensor());
+    }
+    return given;
+  };
+}
+
+}  // namespace tegula::inner
