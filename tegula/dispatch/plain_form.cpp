@@ -18,6 +18,17 @@ std::optional<c10::OperatorHandle> operator_of_rule(const std::string& rule) {
   return c10::Dispatcher::singleton().findSchema({name.substr(0, dot), overload});
 }
 
+// Not all in-place forms take their arguments in the order of the plain form.
+bool takes_the_same(const c10::OperatorHandle& plain, const Call& call) {
+  std::vector<std::string> names;
+  for (std::size_t index = 0; index < call.facts().is_out.size(); ++index) {
+    if (!call.facts().is_out[index]) names.push_back(call.op().schema().arguments()[index].name());
+  }
+  const auto& arguments = plain.schema().arguments();
+  return std::equal(names.begin(), names.end(), arguments.begin(), arguments.end(),
+                    [](const std::string& a, const c10::Argument& b) { return a == b.name(); });
+}
+
 // What the op writes is what it returns: then the plain form's results are these, in their order.
 bool returns_what_it_writes(const OpFacts& facts) {
   const auto written = std::count(facts.written.begin(), facts.written.end(), true);
@@ -69,7 +80,7 @@ Recipe by_plain_form(const Call& call) {
     return nullptr;
   }
   const std::optional<c10::OperatorHandle> op = operator_of_rule(facts.rule);
-  if (!op || op->hasTag(at::Tag::dynamic_output_shape) ||
+  if (!op || !takes_the_same(*op, call) || op->hasTag(at::Tag::dynamic_output_shape) ||
       op->schema().returns().size() != facts.return_is.size()) {
     return nullptr;
   }
