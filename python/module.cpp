@@ -30,6 +30,7 @@
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
 #include "tegula/tensor/name_patterns.h"
+#include "tegula/tensor/register_sharding.h"
 #include "tegula/tensor/show.h"
 
 namespace tegula::python {
@@ -408,6 +409,25 @@ void bind_gradients(py::module_& module) {
   module.def("reduce_gradients", &reduce_gradients, Unlocked());
 }
 
+void bind_local_map(py::module_& module) {
+  module.def("local_map", [](const py::function& function, const std::vector<at::Tensor>& inputs,
+                             const std::vector<Placements>& out, const std::vector<Placements>& in,
+                             const std::vector<Placements>& in_grad) {
+    const auto on_tiles = [&](const std::vector<at::Tensor>& tiles) {
+      const py::gil_scoped_acquire locked;
+      return function(tiles).cast<std::vector<at::Tensor>>();
+    };
+    const py::gil_scoped_release unlocked;
+    return local_map(on_tiles, inputs, out, {in, in_grad});
+  });
+}
+
+void bind_rules(py::module_& module) {
+  module.def("register_sharding", [](const std::string& op, const std::string& rule) {
+    register_sharding_text(op, rule);
+  });
+}
+
 // A log as a context manager: what it listed stays when it is left.
 class LogContext {
  public:
@@ -477,5 +497,7 @@ PYBIND11_MODULE(_tegula, module) {
   bind_guards(module);
   bind_lanes(module);
   bind_gradients(module);
+  bind_local_map(module);
+  bind_rules(module);
   bind_log(module);
 }

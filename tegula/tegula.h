@@ -16,6 +16,8 @@
 //   tensor/dtensor.h       the distributed tensor: distribute, redistribute, local and whole
 //   tensor/factories.h     distributed tensors from nothing
 //   tensor/module.h        whole modules
+//   tensor/collectives.h   collectives on plain tensors that autograd can follow
+//   tensor/register_sharding.h  rules of your own operators
 //   tensor/save.h          torch::save of what is distributed is refused in time
 //   tensor/show.h          what this rank holds, as text
 //   dispatch/calibrate.h   the cost model of this machine, measured
@@ -34,8 +36,10 @@
 #include "tegula/gradient/gradients.h"
 #include "tegula/payload/guards.h"
 #include "tegula/random/random.h"
+#include "tegula/tensor/collectives.h"
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
 #include "tegula/tensor/module.h"
+#include "tegula/tensor/register_sharding.h"
 #include "tegula/tensor/save.h"
 #include "tegula/tensor/show.h"

@@ -6,6 +6,7 @@
 //     std::cout << fault << '\n';
 //   }
 //
+//   testing/verify_rule.h  all of it for an operator, in one call
 //   testing/sample.h       Sample: one call of an operator, written as text
 //   testing/rule_check.h   what is wrong with a rule, on a sample
 //   testing/move_search.h  moves that would be right and that the rule does not list
@@ -16,3 +17,4 @@
 #include "tegula/testing/parts.h"
 #include "tegula/testing/rule_check.h"
 #include "tegula/testing/sample.h"
+#include "tegula/testing/verify_rule.h"

@@ -41,7 +41,7 @@ __all__ = [
     "distribute_optimizer_state", "distribute_tensor", "empty", "eye", "from_local", "full",
     "full_tensor", "gradient_policy", "implicit_replication", "init", "init_device_mesh", "is_dtensor", "lane", "local_map",
     "manual_seed", "mesh", "ones", "placements", "rand", "randint", "randn", "rank", "recover", "redistribute",
-    "reduce_gradients", "set_gradient_policy",
+    "reduce_gradients", "register_sharding", "set_gradient_policy",
     "redistribute_module", "rng_state", "set_rng_state", "shard_batch", "size", "spec", "strict_mode",
     "to_local", "to_string", "zeros",
 ]
@@ -179,28 +179,20 @@ def local_map(function, inputs, out_placements, in_placements=(), in_grad_placem
     Others pass as they are. What it returns, one tensor or several, becomes distributed: placed as
     out_placements says, one list of placements per result.
     in_placements: where the distributed inputs are brought first, one list each; empty: they stay.
-    in_grad_placements: how the gradients of the tiles are placed; empty: as the inputs.
+    in_grad_placements: how the gradients of the tiles are placed; empty: as the inputs, but that those of
+    replicas are added up. The gradient of a result that all ranks hold alike comes to one of them.
     """
-    tiles, mesh = [], None
-    placed, of_gradients = iter(in_placements), iter(in_grad_placements)
-    for x in inputs:
-        if isinstance(x, _torch.Tensor) and is_dtensor(x):
-            mesh = _tegula.mesh(x) if mesh is None else mesh
-            where = next(placed, None)
-            x = to_local(x if where is None else redistribute(x, placements=where), next(of_gradients, None))
-        tiles.append(x)
-    if mesh is None:
-        raise UsageError("tegula: local_map needs a DTensor among its inputs\n"
-                         "  hint    call the function itself")
-    results = function(*tiles)
-    is_one = isinstance(results, _torch.Tensor)
-    results = [results] if is_one else list(results)
-    if len(results) != len(out_placements):
-        raise UsageError("tegula: local_map needs placements for each result\n"
-                         f"  results {len(results)}\n"
-                         f"  out_placements {len(out_placements)}\n"
-                         "  hint    list one list of placements per result")
-    results = [from_local(tile, mesh, where) for tile, where in zip(results, out_placements)]
+    tensors = [x for x in inputs if isinstance(x, _torch.Tensor)]
+    is_one = False
+
+    def on_tiles(tiles):
+        nonlocal is_one
+        tiles = iter(tiles)
+        results = function(*(next(tiles) if isinstance(x, _torch.Tensor) else x for x in inputs))
+        is_one = isinstance(results, _torch.Tensor)
+        return [results] if is_one else list(results)
+
+    results = _tegula.local_map(on_tiles, tensors, list(out_placements), list(in_placements), list(in_grad_placements))
     return results[0] if is_one else results
 
 
@@ -290,6 +282,20 @@ def set_gradient_policy(target, policy):
 def reduce_gradients(parameters):
     """Pays what the gradients of these leaves owe, in one call per group. All ranks, the same leaves."""
     _tegula.reduce_gradients(list(parameters))
+
+
+# Rules
+
+
+def register_sharding(op, rule):
+    """How an operator of yours is carried out on distributed tensors: which dims belong together.
+
+        tg.register_sharding("my::op", "mk * kn -> mn")       # or torch.ops.my.op.default
+
+    Equal letters are cut alike, what results lack is summed over; docs/rules.md says what a rule may be. All
+    ranks register the same. A rule is believed: prove it with verify_rule (C++, tegula/testing.h).
+    """
+    _tegula.register_sharding(op if isinstance(op, str) else op.name(), rule)
 
 
 # Random numbers

@@ -19,6 +19,8 @@
 #include "tegula/dispatch/views.h"
 #include "tegula/gradient/leaf_gradient.h"
 #include "tegula/operators/call.h"
+#include "tegula/operators/user_decompositions.h"
+#include "tegula/ops/families.h"
 #include "tegula/payload/guards.h"
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
@@ -49,6 +51,14 @@ void look_at_tensors(const OperatorEntry& entry, Arguments arguments, WritesOfOp
     watch_if_leaf(tensor);
     if (facts.written[index]) writes.add(tensor);
   });
+}
+
+// What a user has registered outranks what the op's family says, a rule as well as a decomposition.
+Recipe decomposition_of(const Call& call) {
+  if (Recipe users = user_decompositions().find(rule_name(call.facts().name))) return users;
+  if (!call.notes().decomposition) return nullptr;
+  const auto rule = rule_table().find(call.facts().rule);
+  return rule && rule->is_users ? nullptr : call.notes().decomposition(call);
 }
 
 }  // namespace
@@ -167,7 +177,7 @@ void Kernel::decide(const CallKey& key, const Call& call, Stack& stack) const {
         plan_view(call));
   }
   check_may_look(call);
-  if (Recipe recipe = notes.decomposition ? notes.decomposition(call) : nullptr) {
+  if (Recipe recipe = decomposition_of(call)) {
     give(run_decomposition(facts, recipe, call.arguments()));
     return remember(Decomposition{std::move(recipe)});
   }

@@ -48,11 +48,11 @@ std::int64_t hash_of_bytes(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(std::hash<std::string_view>()(bytes));
 }
 
-void compare_along(const Call& call, const at::Tensor& tile, const std::string& what,
-                   const DeviceMesh& mesh, std::size_t axis) {
+void compare_along(const World& world, const std::string& op, const at::Tensor& tile,
+                   const std::string& what, const DeviceMesh& mesh, std::size_t axis) {
   const std::string& name = mesh.axes()[axis].name;
   if (mesh.axes()[axis].size == 1) return;
-  const Group group = call.world().group(mesh, name);
+  const Group group = world.group(mesh, name);
   const at::Tensor hashes =
       group.all_gather(at::full({1}, hash_of_bytes(tile), at::TensorOptions(at::kLong)), 0);
   std::vector<std::int64_t> differing;
@@ -63,11 +63,19 @@ void compare_along(const Call& call, const at::Tensor& tile, const std::string& 
   }
   if (differing.empty()) return;
   throw UsageError("ranks hold different values of what should be the same on all of them")
-      .fact("op", call.text())
+      .fact("op", op)
       .fact("tensor", what)
       .fact("axis", name)
       .fact("ranks", bracketed(differing) + " differ from rank " + std::to_string(group.ranks()[0]))
       .hint("look for a rank that draws its own random numbers or reads other data");
+}
+
+void compare_replicas(const World& world, const std::string& op, const at::Tensor& tile,
+                      const DTensorSpec& spec) {
+  for (std::size_t axis = 0; axis < spec.mesh().ndim(); ++axis) {
+    if (!is_replicate(spec.placements()[axis])) continue;
+    compare_along(world, op, tile, to_string(spec), spec.mesh(), axis);
+  }
 }
 
 // A tensor on a part of the call's mesh counts as the same in all fibers of that part.
@@ -96,6 +104,13 @@ void compare_fibers(const Call& call, const Payload& payload) {
 
 }  // namespace
 
+void check_replicas(const std::string& what, const at::Tensor& tile, const DTensorSpec& spec,
+                    const World& world) {
+  const BelowAutograd below;
+  const CommLabel label(kLabel, CommLabel::Reach::OverInnerLabels);
+  compare_replicas(world, what, tile.detach(), spec);
+}
+
 bool is_checking(const World& world) { return world.part<Sampling>().share > 0; }
 
 void check_replicas(const Call& call) {
@@ -112,16 +127,14 @@ void check_replicas(const Call& call) {
     if (call.facts().written[place.argument]) continue;
     if (!place.payload) {
       for (std::size_t axis = 0; axis < call.mesh().ndim(); ++axis) {
-        compare_along(call, place.tensor, described(place.tensor), call.mesh(), axis);
+        compare_along(call.world(), call.text(), place.tensor, described(place.tensor), call.mesh(),
+                      axis);
       }
       continue;
     }
     const DTensorSpec& spec = place.payload->spec();
     if (place.payload->link()) continue;
-    for (std::size_t axis = 0; axis < spec.mesh().ndim(); ++axis) {
-      if (!is_replicate(spec.placements()[axis])) continue;
-      compare_along(call, place.payload->tile(), to_string(spec), spec.mesh(), axis);
-    }
+    compare_replicas(call.world(), call.text(), place.payload->tile(), spec);
     if (!(spec.mesh() == call.mesh())) compare_fibers(call, *place.payload);
   }
 }

@@ -11,6 +11,11 @@ namespace tegula::inner {
 // that names op, spec and ranks at the first difference. Does nothing unless the mode is on.
 void check_replicas(const Call& call);
 
+// The same for a tile of which somebody says that it is one of this spec; `what` says who. Also if
+// the mode is off: ask first.
+void check_replicas(const std::string& what, const at::Tensor& tile, const DTensorSpec& spec,
+                    const World& world);
+
 // Whether the mode is on for this rank.
 bool is_checking(const World& world);
 

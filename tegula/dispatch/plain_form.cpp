@@ -11,13 +11,6 @@
 namespace tegula::inner {
 namespace {
 
-std::optional<c10::OperatorHandle> operator_of_rule(const std::string& rule) {
-  const std::string name = rule.find("::") == std::string::npos ? "aten::" + rule : rule;
-  const std::size_t dot = name.find('.');
-  const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  return c10::Dispatcher::singleton().findSchema({name.substr(0, dot), overload});
-}
-
 // Not all in-place forms take their arguments in the order of the plain form.
 bool takes_the_same(const c10::OperatorHandle& plain, const Call& call) {
   std::vector<std::string> names;
@@ -79,7 +72,8 @@ Recipe by_plain_form(const Call& call) {
       !writes_tiles(call) || !moves_something(call)) {
     return nullptr;
   }
-  const std::optional<c10::OperatorHandle> op = operator_of_rule(facts.rule);
+  const std::optional<c10::OperatorHandle> op =
+      c10::Dispatcher::singleton().findSchema(operator_name_of(facts.rule));
   if (!op || !takes_the_same(*op, call) || op->hasTag(at::Tag::dynamic_output_shape) ||
       op->schema().returns().size() != facts.return_is.size()) {
     return nullptr;

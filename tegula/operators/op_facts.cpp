@@ -109,10 +109,18 @@ std::string plain_form_of_in_place(const c10::OperatorName& name) {
 
 }  // namespace
 
+constexpr std::string_view kLibtorchs = "aten";
+
 std::string rule_name(const std::string& name) {
-  constexpr std::string_view kLibtorchs = "aten";
   const bool is_libtorchs = name.substr(0, name.find("::")) == kLibtorchs;
   return is_libtorchs ? name.substr(kLibtorchs.size() + 2) : name;
+}
+
+c10::OperatorName operator_name_of(const std::string& rule) {
+  const bool is_full = rule.find("::") != std::string::npos;
+  const std::string full = is_full ? rule : std::string(kLibtorchs) + "::" + rule;
+  const std::size_t dot = full.find('.');
+  return {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)};
 }
 
 OpFacts::OpFacts(const c10::OperatorHandle& op, const OperatorNotes& notes)

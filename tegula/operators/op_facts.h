@@ -43,5 +43,7 @@ struct OpFacts {
 
 // "aten::add.Tensor" -> "add.Tensor", the name that rules go by; others keep their namespace.
 std::string rule_name(const std::string& name);
+// The other way round: "add.Tensor" -> "aten::add", "Tensor". Takes full names, too.
+c10::OperatorName operator_name_of(const std::string& rule);
 
 }  // namespace tegula::inner

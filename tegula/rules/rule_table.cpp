@@ -5,23 +5,26 @@
 
 namespace tegula {
 
-void RuleTable::put(Rule rule) {
+void RuleTable::add(Rule rule) {
   const std::lock_guard lock(mutex_);
   std::string op = rule.op;
   rules_.insert_or_assign(std::move(op), std::make_shared<const Rule>(std::move(rule)));
-  version_.fetch_add(1, std::memory_order_acq_rel);
+  invalidate();
+}
+
+Rule rule_of(std::string op, std::string text, const RuleForm& form, Trait trait) {
+  const auto signature = [form, trait](const OpSchema& schema) {
+    std::optional<Signature> found = signature_of(form, schema);
+    // Integers wrap: the greatest of them plus 1 is the least.
+    const bool may_wrap = !schema.has(0) || !is_floating(schema.spec(0).meta().dtype());
+    if (found && !may_wrap) found->trait = trait;
+    return found;
+  };
+  return {std::move(op), std::move(text), signature, form};
 }
 
 void RuleTable::add(std::string op, RuleText text, Trait trait) {
-  put({std::move(op), std::string(text.text()),
-       [form = text.form(), trait](const OpSchema& schema) {
-         std::optional<Signature> signature = signature_of(form, schema);
-         // Integers wrap: the greatest of them plus 1 is the least.
-         const bool may_wrap = !schema.has(0) || !is_floating(schema.spec(0).meta().dtype());
-         if (signature && !may_wrap) signature->trait = trait;
-         return signature;
-       },
-       text.form()});
+  add(rule_of(std::move(op), std::string(text.text()), text.form(), trait));
 }
 
 void RuleTable::add_all(std::string_view ops, RuleText text, Trait trait) {
@@ -30,7 +33,7 @@ void RuleTable::add_all(std::string_view ops, RuleText text, Trait trait) {
 }
 
 void RuleTable::add(std::string op, std::string name, SignatureOf signature, std::string example) {
-  put({std::move(op), std::move(name), std::move(signature), {}, std::move(example)});
+  add(Rule{std::move(op), std::move(name), std::move(signature), {}, std::move(example)});
 }
 
 std::shared_ptr<const Rule> RuleTable::find(std::string_view op) const {

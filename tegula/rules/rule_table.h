@@ -33,7 +33,11 @@ struct Rule {
   SignatureOf signature;
   std::optional<RuleForm> form = {};  // of a text
   std::string example = {};           // of a function: arguments that show it (rule_example.h)
+  bool is_users = false;              // outranks what Tegula itself knows of the op
 };
+
+// The rule that a text is.
+Rule rule_of(std::string op, std::string text, const RuleForm& form, Trait trait = Trait::None);
 
 // Any thread may use it.
 class RuleTable {
@@ -44,6 +48,10 @@ class RuleTable {
   void add_all(std::string_view ops, RuleText text, Trait trait = Trait::None);
   void add(std::string op, std::string name, SignatureOf signature, std::string example = {});
 
+  void add(Rule rule);
+  // What was decided so far no longer counts.
+  void invalidate() { version_.fetch_add(1, std::memory_order_acq_rel); }
+
   // Null if the op has none.
   std::shared_ptr<const Rule> find(std::string_view op) const;
   // Names of all ops that have one, sorted.
@@ -52,8 +60,6 @@ class RuleTable {
   std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
  private:
-  void put(Rule rule);
-
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Rule>, std::less<>> rules_;
   std::atomic<std::uint64_t> version_ = 1;

@@ -151,6 +151,9 @@ class Reader {
 
 }  // namespace inner::rule_text
 
+// The same for a text that is known only when the program runs. UsageError if it is no rule.
+RuleForm parse_rule(std::string_view text);
+
 class RuleText {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a rule is written as its text

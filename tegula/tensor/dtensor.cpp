@@ -6,6 +6,7 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/dispatch/paranoia.h"
 #include "tegula/families/families.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
@@ -138,7 +139,14 @@ at::Tensor shard_batch(const at::Tensor& batch, const DeviceMesh& mesh, std::str
 
 at::Tensor to_local(const at::Tensor& tensor, const std::optional<Placements>& grad_placements) {
   const PayloadPtr payload = payload_or_throw(tensor, "to_local");
-  return unwrap_tile(tensor, gradient_spec_for(payload->spec(), grad_placements));
+  const DTensorSpec grad_spec = gradient_spec_for(payload->spec(), grad_placements);
+  at::Tensor tile = unwrap_tile(tensor, grad_spec);
+  if (is_checking(payload->world()) && tile.requires_grad() && payload->coordinate()) {
+    tile.register_hook([grad_spec, world = payload->world()](const at::Tensor& grad) {
+      check_replicas("the gradient of to_local", grad, grad_spec, world);
+    });
+  }
+  return tile;
 }
 
 at::Tensor full_tensor(const at::Tensor& tensor, const std::optional<Placements>& grad_placements) {
@@ -170,6 +178,37 @@ at::Tensor redistribute(const at::Tensor& tensor, const DeviceMesh& mesh,
                  {options.wire, options.memory_cap});
 }
 
+namespace {
+
+// How the gradients that ranks find for their tiles make one: those of replicas add up.
+DTensorSpec sum_of_gradients(const DTensorSpec& spec) {
+  Placements placements = with_reductions_done(spec).placements();
+  for (std::size_t axis = 0; axis < placements.size(); ++axis) {
+    const bool is_alike = spec.placements()[axis] == Placement(Replicate());
+    if (is_alike) placements[axis] = Partial(ReduceOp::Sum);
+  }
+  return {spec.mesh(), placements, spec.shard_order(), spec.meta()};
+}
+
+// The same tensor, which all ranks hold alike over some axes: its gradient comes to one of them.
+at::Tensor with_gradient_once(const at::Tensor& result, const DeviceMesh& mesh,
+                              const Placements& placements) {
+  const std::optional<Coordinate> at = mesh.coordinate_of(World::of(mesh).rank());
+  if (!result.requires_grad() || !at || placements.size() != mesh.ndim()) return result;
+  bool is_first = true;
+  for (std::size_t axis = 0; axis < placements.size(); ++axis) {
+    if (placements[axis] == Placement(Replicate()) && (*at)[axis] > 0) is_first = false;
+  }
+  if (is_first) return result;
+  const at::Tensor alias = result.view_as(result);
+  alias.register_hook([](const at::Tensor& grad) {
+    return grad.masked_fill(at::scalar_tensor(true, at::kBool), 0);
+  });
+  return alias;
+}
+
+}  // namespace
+
 std::vector<at::Tensor> local_map(const LocalFunction& function,
                                   const std::vector<at::Tensor>& inputs,
                                   const std::vector<Placements>& out_placements,
@@ -186,9 +225,13 @@ std::vector<at::Tensor> local_map(const LocalFunction& function,
     const at::Tensor placed = index < options.in_placements.size()
                                   ? redistribute(input, options.in_placements[index])
                                   : input;
-    locals.push_back(index < options.in_grad_placements.size()
-                         ? to_local(placed, options.in_grad_placements[index])
-                         : to_local(placed));
+    if (index < options.in_grad_placements.size()) {
+      locals.push_back(to_local(placed, options.in_grad_placements[index]));
+    } else {
+      locals.push_back(placed.requires_grad()
+                           ? unwrap_tile(placed, sum_of_gradients(spec_of(placed)))
+                           : to_local(placed));
+    }
     ++index;
   }
   if (!mesh)
@@ -201,7 +244,8 @@ std::vector<at::Tensor> local_map(const LocalFunction& function,
         .hint("list one Placements per result");
   }
   for (std::size_t k = 0; k < results.size(); ++k) {
-    results[k] = from_local(results[k], *mesh, out_placements[k]);
+    results[k] = from_local(with_gradient_once(results[k], *mesh, out_placements[k]), *mesh,
+                            out_placements[k]);
   }
   return results;
 }

@@ -122,13 +122,16 @@ using LocalFunction = std::function<std::vector<at::Tensor>(const std::vector<at
 struct LocalMapOptions {
   // Where the inputs are brought first, one per DTensor among them; empty: they stay.
   std::vector<Placements> in_placements = {};
-  // How the gradients of the inputs' locals are placed; empty: as the inputs.
+  // How the gradients of the inputs' locals are placed; empty: as the inputs, but that those of
+  // replicas are added up.
   std::vector<Placements> in_grad_placements = {};
 };
 
 // Calls `function` with the locals of the DTensors among `inputs` (others pass as they are) and
 // makes the results, in order, DTensors placed as `out_placements` says. Not for ranks outside of
-// the mesh, which cannot know the results' shapes: UsageError there.
+// the mesh, which cannot know the results' shapes: UsageError there. Inside, the loss is the sum of
+// what the ranks backpropagate (collectives.h): the gradient of a result that they hold alike comes
+// to one of them.
 std::vector<at::Tensor> local_map(const LocalFunction& function,
                                   const std::vector<at::Tensor>& inputs,
                                   const std::vector<Placements>& out_placements,

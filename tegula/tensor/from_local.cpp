@@ -14,6 +14,7 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/dispatch/paranoia.h"
 #include "tegula/families/families.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
@@ -330,6 +331,7 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Pla
     DTensorSpec found = spec_from(table, mesh, placements, options, local.scalar_type());
     check_tiles(table, found);
     if (!all_lie_like(table, found.meta().stride())) layout = Payload::Layout::Other;
+    if (is_checking(world)) check_replicas("from_local", local.detach(), found, world);
     return found;
   }();
   const DTensorSpec grad_spec = options.grad_placements

@@ -39,6 +39,15 @@ class Extension(unittest.TestCase):
         x = tg.distribute_tensor(WHOLE, MESH, [tg.Shard(0)])
         torch.testing.assert_close(tg.full_tensor(torch.ops.tegula_extension.doubled(x)), 2 * WHOLE)
 
+    def test_an_operator_of_the_extension_gets_a_rule(self):
+        tg.register_sharding(torch.ops.tegula_extension.doubled.default, "... -> ...")
+        x = tg.distribute_tensor(WHOLE, MESH, [tg.Shard(1)])
+        y = torch.ops.tegula_extension.doubled(x)
+        self.assertEqual(tg.placements(y), [tg.Shard(1)])
+        torch.testing.assert_close(tg.full_tensor(y), 2 * WHOLE)
+        with self.assertRaisesRegex(tg.UsageError, "a rule says -> between operands and results"):
+            tg.register_sharding("tegula_extension::doubled", "mk")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=1)

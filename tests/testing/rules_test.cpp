@@ -20,6 +20,7 @@ TEST(Rules, EveryRuleHasASample) {
     sampled.insert(operator_table().entry(operator_of(sample)).facts.rule);
   }
   for (const std::string& op : rule_table().ops()) {
+    if (rule_table().find(op)->is_users) continue;
     if (!operator_of({op, ""}).hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
     EXPECT_TRUE(sampled.contains(op)) << op << " has a rule; add a sample to samples.cpp";
   }
