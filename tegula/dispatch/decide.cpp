@@ -20,13 +20,20 @@ namespace {
 
 using Specs = std::vector<std::optional<DTensorSpec>>;
 
-// A rule's decision needs the tiles of what is written. What libtorch says to a write to a tensor
-// that overlaps itself, it says of the whole: a tile may be empty.
+bool is_row(const PayloadPtr& payload) {
+  return payload && payload->link() && payload->link()->is_row();
+}
+
+// A rule's decision needs the tiles of what is written; those of a row are tiles of its base. What
+// libtorch says to a write to a tensor that overlaps itself, it says of the whole: a tile may be
+// empty.
 bool can_follow_a_rule(const Call& call) {
   if (call.facts().is_random) return false;
   for (const TensorPlace& place : call.tensors()) {
     const bool is_written = call.facts().written[place.argument];
-    if (is_written && (!place.payload || place.payload->link())) return false;
+    if (is_written && (!place.payload || place.payload->link()) && !is_row(place.payload)) {
+      return false;
+    }
     if (is_written && !call.notes().may_overlap && overlaps_itself(place.tensor)) return false;
     if (!place.payload && place.tensor.defined() && place.tensor.layout() != at::kStrided) {
       return false;
@@ -36,9 +43,13 @@ bool can_follow_a_rule(const Call& call) {
 }
 
 bool reads_through_a_link(const Call& call) {
-  return std::any_of(call.tensors().begin(), call.tensors().end(), [](const TensorPlace& place) {
-    return place.payload && place.payload->link();
+  return std::any_of(call.tensors().begin(), call.tensors().end(), [&](const TensorPlace& place) {
+    return place.payload && place.payload->link() && !call.facts().written[place.argument];
   });
+}
+
+bool is_written_row(const Call& call, const TensorPlace& place) {
+  return call.facts().written[place.argument] && is_row(place.payload);
 }
 
 // On the call's mesh a plain tensor counts as replicated. None if some are on another mesh.
@@ -50,7 +61,10 @@ std::optional<Specs> specs_of(const Call& call) {
     } else if (!place.payload) {
       specs.emplace_back(replicated_spec(call.mesh(), meta_of(place.tensor)));
     } else if (place.payload->spec().mesh() == call.mesh()) {
-      specs.emplace_back(place.payload->spec());
+      specs.emplace_back(
+          is_written_row(call, place)
+              ? spec_of_row(place.payload->link()->base->spec(), place.payload->link()->row->dim)
+              : place.payload->spec());
     } else {
       return std::nullopt;
     }
@@ -59,12 +73,25 @@ std::optional<Specs> specs_of(const Call& call) {
 }
 
 // None if the table's shard here is not one run of rows.
-std::optional<RowsHere> rows_here(const CutLookup& lookup, const DTensorSpec& table,
-                                  const Coordinate& at) {
+std::optional<RowsHere> rows_here(const Call& call, const CallSchema& asked,
+                                  const OutputSharding& answer, const Coordinate& at) {
+  const CutLookup& lookup = *answer.lookup;
+  const DTensorSpec& table = *answer.operands[lookup.operand];
   const std::vector<Interval> rows = table.dim_cuts()[lookup.dim].intervals(at);
   if (rows.size() != 1) return std::nullopt;
-  return RowsHere{1 - lookup.operand, rows[0].begin, rows[0].begin + rows[0].size,
-                  table.shape()[lookup.dim]};
+  const auto argument_of = [&](std::size_t operand) {
+    return call.tensors()[asked.tensors[operand]].argument;
+  };
+  RowsHere here{argument_of(lookup.operand),
+                argument_of(1 - lookup.operand),
+                rows[0].begin,
+                rows[0].begin + rows[0].size,
+                table.shape()[lookup.dim],
+                local_shape(answer.results[0].spec(call.mesh(), table.meta().dtype()), at),
+                {}};
+  here.found.assign(here.result.size(), 1);
+  for (const std::size_t dim : lookup.index_dims) here.found[dim] = here.result[dim];
+  return here;
 }
 
 // Where the answer wants the tensors of the call. False if another member of the lists wants one
@@ -96,7 +123,8 @@ bool take_answer(const Call& call, const CallSchema& asked, const OutputSharding
     draft.local_op.arguments.emplace_back(argument, sizes);
   }
   if (answer.lookup) {
-    draft.local_op.rows = rows_here(*answer.lookup, *answer.operands[answer.lookup->operand], at);
+    if (call.facts().writes) return false;  // what is not here is no result of the op
+    draft.local_op.rows = rows_here(call, asked, answer, at);
     if (!draft.local_op.rows) return false;
   }
   for (const DimCut& cut : answer.averaged) {
@@ -121,6 +149,9 @@ std::optional<LocalOpDraft> draft_local_op(const Call& call) {
   const Coordinate at = here ? *here : Coordinate(call.mesh().ndim(), 0);
   LocalOpDraft draft;
   draft.local_op.communicates = reads_through_a_link(call);
+  for (std::size_t k = 0; k < call.tensors().size(); ++k) {
+    if (is_written_row(call, call.tensors()[k])) draft.local_op.written_rows.push_back(k);
+  }
   Specs targets(specs->size());
   for (const CallSchema& asked : schemas_of(call, *specs)) {
     const std::optional<OutputSharding> answer = propagator.propagate(asked.schema);

@@ -26,10 +26,13 @@ struct ResultTile {
 
 // Rows [begin, end) of a table are here; indices into others are looked up elsewhere.
 struct RowsHere {
-  std::size_t indices = 0;  // the tensor of the call that holds them
+  std::size_t table = 0;    // the argument that is looked up
+  std::size_t indices = 0;  // ... by this one
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t extent = 0;  // of the whole table
+  Shape result;             // the sizes here of what is found
+  Shape found;              // ... but 1 for dims that the indices do not have
 };
 
 // By a rule, the op itself on tiles: operands take their routes, some arguments are replaced,
@@ -39,6 +42,8 @@ struct LocalOp {
   std::vector<std::pair<std::size_t, c10::IValue>> arguments;
   std::vector<std::optional<ResultTile>> results;  // members of lists counted; none: undefined
   std::optional<RowsHere> rows;
+  // Tensors that are rows of others and are written: ranks that have them write to their tiles.
+  std::vector<std::size_t> written_rows = {};
   double share = 1;  // results are multiplied by it
   bool communicates = false;
 };

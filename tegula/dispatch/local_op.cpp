@@ -91,17 +91,14 @@ void check_indices(const at::Tensor& indices, std::int64_t extent) {
 at::Tensor looked_up(const c10::OperatorHandle& op, const RowsHere& rows, Stack& stack,
                      std::size_t first) {
   const at::Tensor indices = stack[first + rows.indices].toTensor();
-  const at::Tensor table = stack[first + 1 - rows.indices].toTensor();
   check_indices(indices, rows.extent);
   if (rows.begin == rows.end) {
-    std::vector<std::int64_t> shape = indices.sizes().vec();
-    shape.push_back(table.size(1));
-    return at::zeros(shape, table.options());
+    return at::zeros(rows.result, stack[first + rows.table].toTensor().options());
   }
   const at::Tensor elsewhere = at::logical_or(indices.lt(rows.begin), indices.ge(rows.end));
   stack[first + rows.indices] = indices.sub(rows.begin).masked_fill(elsewhere, 0);
   op.callBoxed(stack);
-  return stack.back().toTensor().masked_fill_(elsewhere.unsqueeze(-1), 0);
+  return stack.back().toTensor().masked_fill_(elsewhere.reshape(rows.found), 0);
 }
 
 void call_local_op(const c10::OperatorHandle& op, const OpFacts& facts, const LocalOp& decision,

@@ -4,6 +4,8 @@
 #include <ATen/core/stack.h>
 #include <c10/util/MaybeOwned.h>
 
+#include <algorithm>
+
 #include "tegula/dispatch/decision.h"
 #include "tegula/operators/call.h"
 
@@ -31,7 +33,11 @@ inline Tile tile_for(const at::Tensor& tensor, const LocalOp& decision, std::siz
   const Payload* payload = payload_in(tensor);
   if (!payload) return Tile::borrowed(tensor);
   const at::Tensor* tile = payload->tile_at_hand();
-  return tile ? Tile::borrowed(*tile) : Tile::owned(payload->tile());
+  if (tile) return Tile::borrowed(*tile);
+  const bool is_written_row = std::find(decision.written_rows.begin(), decision.written_rows.end(),
+                                        place) != decision.written_rows.end();
+  return Tile::owned(is_written_row ? tile_of_row(*payload->link()->base, *payload->link()->row)
+                                    : payload->tile());
 }
 // A result, the index-th, as a DTensor; undefined stays undefined.
 at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t index,

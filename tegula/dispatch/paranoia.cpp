@@ -146,12 +146,15 @@ class Copies {
  public:
   at::Tensor of(const at::Tensor& tensor) {
     const PayloadPtr payload = payload_of(tensor);
-    if (!payload || payload->link()) return tensor;
+    if (!payload) return tensor;
+    share_ = share_ || payload->link() != nullptr;
+    if (payload->link()) return tensor;
     const at::Tensor tile = payload->tile();
     share_ = !seen_.insert(tile.storage().unsafeGetStorageImpl()).second || share_;
     return outer_tensor(tile.clone(), payload->spec(), payload->world(), payload->layout());
   }
-  // Whether originals share memory, as the copies do not; the same on all ranks.
+  // Whether originals share memory, as the copies do not, or are views of others; the same on all
+  // ranks.
   bool originals_share() const { return share_; }
 
  private:

@@ -16,10 +16,21 @@
 namespace tegula::inner {
 namespace {
 
+// The tensor that holds the data.
+const Payload& base_of(const Payload& payload) {
+  return payload.link() ? *payload.link()->base : payload;
+}
+
 class WholeOperands {
  public:
+  explicit WholeOperands(const Call& call) : call_(call) {}
+
   at::Tensor of(const PayloadPtr& payload) {
-    if (const Link* link = payload->link()) return link->view(of(link->base));
+    if (const Link* link = payload->link()) {
+      // a row by itself: nobody sees what becomes of the rest of its base meanwhile
+      if (link->row && !meets_others(*payload)) return payload->tile();
+      return link->of_whole(of(link->base));
+    }
     const auto [entry, fresh] = wholes_.try_emplace(payload.get());
     // what is expanded stays so: a write to one element is a write to all that share its place
     if (fresh) entry->second = expanded_as(payload->whole(), payload->spec().meta().stride());
@@ -27,6 +38,17 @@ class WholeOperands {
   }
 
  private:
+  // Whether the base's memory is that of another operand, too; the same on all ranks.
+  bool meets_others(const Payload& link) const {
+    const at::Tensor tile = link.link()->base->tile();
+    std::size_t count = 0;
+    for (const TensorPlace& place : call_.tensors()) {
+      if (place.payload && base_of(*place.payload).tile().is_alias_of(tile)) ++count;
+    }
+    return count > 1;
+  }
+
+  const Call& call_;
   std::map<Payload*, at::Tensor> wholes_;
 };
 
@@ -138,7 +160,7 @@ std::vector<c10::IValue> run_universal(
   if (!call.coordinate()) {
     return distributed_results(call, imagined_results(call));
   }
-  WholeOperands wholes;
+  WholeOperands wholes(call);
   std::vector<c10::IValue> arguments = call.arguments();
   std::vector<std::pair<const TensorPlace*, at::Tensor>> written;
   std::map<std::pair<std::size_t, int>, at::Tensor> plain;

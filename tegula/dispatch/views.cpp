@@ -10,6 +10,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/dispatch/overlaps.h"
 #include "tegula/operators/view_of_tile.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/spec/placed_otherwise.h"
@@ -129,13 +130,27 @@ std::optional<ViewPlan> plan_on_tiles(const Call& call, const WholeViews& whole)
   return plan;
 }
 
+// None if the view looks at more than a row of a cut dim, or at other numbers than the tile holds.
+// Where elements share their place in memory, a row may share it with others.
+std::optional<Row> row_of(const Call& call, int member, const TensorMeta& meta) {
+  const at::Tensor outer = viewed_tensor(call);
+  const Payload& self = *payload_in(outer);
+  if (!call.notes().row || self.link() || overlaps_itself(outer)) return std::nullopt;
+  if (outer.is_conj() || outer.is_neg()) return std::nullopt;
+  const std::optional<Coordinate> here = self.coordinate();
+  const Coordinate at = here ? *here : Coordinate(self.spec().mesh().ndim(), 0);
+  return call.notes().row({self, at, meta, call, member});
+}
+
 LinkPlan plan_links(const Call& call, const WholeViews& whole) {
   const DeviceMesh& mesh = payload_in(viewed_tensor(call))->spec().mesh();
   LinkPlan plan{*call.facts().viewed, call.op(), {}, whole.is_list};
   for (std::size_t k = 0; k < whole.views.size(); ++k) {
     const at::Tensor& view = whole.views[k];
+    const int member = plan.is_list ? static_cast<int>(k) : -1;
     const DTensorSpec spec = replicated_spec(mesh, meta_of(view));
-    plan.results.push_back({spec, whole.offset(k, spec), view.is_conj(), view.is_neg()});
+    plan.results.push_back({spec, whole.offset(k, spec), view.is_conj(), view.is_neg(),
+                            row_of(call, member, spec.meta())});
   }
   return plan;
 }
@@ -143,6 +158,11 @@ LinkPlan plan_links(const Call& call, const WholeViews& whole) {
 // A link keeps what it needs of the call.
 PayloadPtr linked(const LinkPlan& plan, std::size_t index, Arguments arguments) {
   const PayloadPtr self = payload_of(arguments[plan.viewed].toTensor());
+  const LinkPlan::Result& result = plan.results[index];
+  if (result.row) {
+    return c10::make_intrusive<Payload>(Link{self, nullptr, result.row}, result.spec, self->world(),
+                                        self->policies());
+  }
   const Arguments taken = arguments.first(plan.op.schema().arguments().size());
   std::vector<c10::IValue> kept(taken.begin(), taken.end());
   kept[plan.viewed] = c10::IValue();
@@ -150,15 +170,19 @@ PayloadPtr linked(const LinkPlan& plan, std::size_t index, Arguments arguments) 
                  is_list = plan.is_list](const at::Tensor& base) {
     std::vector<c10::IValue> filled = kept;
     filled[place] = base;
-    const c10::IValue result = call_plain(op, std::move(filled)).front();
-    return is_list ? result.toListRef()[index].toTensor() : result.toTensor();
+    const c10::IValue made = call_plain(op, std::move(filled)).front();
+    return is_list ? made.toListRef()[index].toTensor() : made.toTensor();
   };
   Link link{self, replay};
   if (const Link* inner = self->link()) {
-    link = {inner->base,
-            [first = inner->view, replay](const at::Tensor& base) { return replay(first(base)); }};
+    link = {inner->base, replay, inner->row};
+    if (inner->view) {
+      link.view = [first = inner->view, replay](const at::Tensor& base) {
+        return replay(first(base));
+      };
+    }
   }
-  return c10::make_intrusive<Payload>(std::move(link), plan.results[index].spec, self->world(),
+  return c10::make_intrusive<Payload>(std::move(link), result.spec, self->world(),
                                       self->policies());
 }
 

@@ -46,12 +46,17 @@ OperatorTable& operator_table() {
   static OperatorTable& table = *new OperatorTable({
       families::compositions,
       families::decompositions,
+      families::embedding_bags,
       families::geometry,
       families::lists,
+      families::masks,
       families::new_tensors,
+      families::owners,
       families::random_numbers,
       families::schema_gaps,
+      families::triangles,
       families::unboxed_kernels,
+      families::view_copies,
       families::views,
   });
   return table;

@@ -30,10 +30,14 @@ TensorMeta whole_result(const Call& call) {
 }
 
 DTensorSpec spec_like_self(const Call& call) {
-  const DTensorSpec& self = call.tensors().front().payload->spec();
+  DTensorSpec self = with_reductions_done(call.tensors().front().payload->spec());
   const TensorMeta meta = whole_result(call);
-  return meta.shape() == self.shape() ? with_reductions_done(self).with_meta(meta)
-                                      : replicated_spec(self.mesh(), meta);
+  if (meta.ndim() != self.ndim()) return replicated_spec(self.mesh(), meta);
+  for (std::int64_t dim = 0; dim < self.ndim(); ++dim) {
+    const auto at = static_cast<std::size_t>(dim);
+    if (meta.shape()[at] != self.shape()[at]) self = with_dim_whole(self, dim);
+  }
+  return self.with_meta(meta);
 }
 
 at::Tensor fresh_tile(const DTensorSpec& spec, const World& world) {

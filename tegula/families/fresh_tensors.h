@@ -19,8 +19,8 @@ at::Tensor without_data(const at::Tensor& outer);
 // What the op makes of the whole self, without data: libtorch's own answer, without gaps.
 TensorMeta whole_result(const Call& call);
 
-// Of a new tensor like self: placed as self if the shape is the same, else replicated. Reductions
-// that self owes are not owed by a fresh tensor.
+// Of a new tensor like self: dims of self's size are cut as in self, if there are as many dims, and
+// others are whole. Reductions that self owes are not owed by a fresh tensor.
 DTensorSpec spec_like_self(const Call& call);
 
 // This rank's tile of undefined values; on a rank outside of the mesh, none.

@@ -5,22 +5,12 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/families/tiles_at.h"
 #include "tegula/payload/payload.h"
-#include "tegula/redistribute/redistribute_tile.h"
-#include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 
 namespace tegula::inner {
 namespace {
-
-// A tensor's tile, brought to a spec. Plain tensors are the same on all ranks.
-at::Tensor tile_at(const at::Tensor& tensor, const DTensorSpec& spec, const World& world) {
-  const PayloadPtr payload = payload_of(tensor);
-  const DTensorSpec from = payload ? payload->spec().with_meta(dense(payload->spec().meta()))
-                                   : replicated_spec(spec.mesh(), dense(meta_of(tensor)));
-  const at::Tensor tile = payload ? payload->resolved_tile() : tensor;
-  return redistribute_tile(world, tile, from, spec);
-}
 
 void check_indices(const at::Tensor& indices, std::int64_t extent, std::int64_t ignored) {
   const at::Tensor is_bad =

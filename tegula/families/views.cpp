@@ -160,18 +160,49 @@ std::optional<TileView> select(const ViewOfTile& v) {
   return v.moved(to);
 }
 
+std::optional<Row> selected_row(const ViewOfTile& v) {
+  const std::int64_t dim = v.wrapped(v.argument(1).toInt());
+  if (!v.is_cut(dim)) return std::nullopt;
+  const std::int64_t index = v.argument(2).toInt();
+  return Row{dim, index < 0 ? index + v.self.spec().shape()[static_cast<std::size_t>(dim)] : index};
+}
+
+std::optional<Row> unbound_row(const ViewOfTile& v) {
+  const std::int64_t dim = v.wrapped(v.argument(1).toInt());
+  return v.is_cut(dim) ? std::optional(Row{dim, v.member}) : std::nullopt;
+}
+
+// If one of the two dims is cut, each rank has a run of the diagonal: it lies on another diagonal
+// of its tile.
 std::optional<TileView> diagonal(const ViewOfTile& v) {
-  const std::int64_t a = v.wrapped(v.argument(2).toInt());
-  const std::int64_t b = v.wrapped(v.argument(3).toInt());
-  Dims to(static_cast<std::size_t>(v.self.spec().ndim()));
+  const std::int64_t rows = v.wrapped(v.argument(2).toInt());
+  const std::int64_t columns = v.wrapped(v.argument(3).toInt());
+  if (v.is_cut(rows) && v.is_cut(columns)) return std::nullopt;
+  const std::int64_t cut = v.is_cut(columns) ? columns : rows;
+  const std::int64_t gone = cut == rows ? columns : rows;
+  const std::int64_t above = v.argument(1).toInt();
+  const std::int64_t begin = std::max<std::int64_t>(cut == rows ? -above : above, 0);
+  const std::int64_t length = v.meta.shape().back();
+  Shape shape = v.self.spec().shape();
+  shape[static_cast<std::size_t>(cut)] = length;
+  const DimSlice slice{cut, begin, begin + length, 1};
+  const std::optional<DTensorSpec> part =
+      sliced(v.self.spec(), slice, TensorMeta(shape, v.meta.dtype()));
+  if (!part) return std::nullopt;
+  Dims to(shape.size());
   std::int64_t place = 0;
   for (std::int64_t dim = 0; dim < v.self.spec().ndim(); ++dim) {
-    if (dim != a && dim != b) to[static_cast<std::size_t>(dim)] = place++;
+    if (dim != rows && dim != columns) to[static_cast<std::size_t>(dim)] = place++;
   }
-  if (v.is_cut(a) || v.is_cut(b)) return std::nullopt;
-  std::optional<TileView> result = v.moved(to);
-  if (result) result->layout = Layout::Other;
-  return result;
+  to[static_cast<std::size_t>(cut)] = place;
+  to[static_cast<std::size_t>(gone)] = std::nullopt;
+  std::optional<DTensorSpec> spec = with_dims_moved(*part, to, v.meta);
+  if (!spec) return std::nullopt;
+  const std::int64_t first =
+      v.self.spec().dim_cuts()[static_cast<std::size_t>(cut)].intervals(v.at).front().begin;
+  TileCall call = v.same_call();
+  call.arguments[1] = above + (cut == rows ? first : -first);
+  return TileView{std::move(call), -1, std::move(*spec), Layout::Other};
 }
 
 std::optional<TileView> unfold(const ViewOfTile& v) {
@@ -277,6 +308,8 @@ void views(const c10::OperatorHandle& op, OperatorNotes& notes) {
     notes.view = found->second.of_cut_tile;
     notes.passes = found->second.passes;
   }
+  if (name == "aten::select.int") notes.row = selected_row;
+  if (name == "aten::unbind.int") notes.row = unbound_row;
   // no view by its schema, but libtorch writes through it
   if (name == "aten::_unsafe_view") notes.also_viewed = 0;
   notes.keeps_tile = name == "aten::detach" || name == "aten::alias";

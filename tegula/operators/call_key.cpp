@@ -27,6 +27,7 @@ enum Tag : std::uint64_t {
   kText,
   kGenerator,
   kPolicies,
+  kRow,
 };
 
 std::uint64_t tagged(std::uint64_t value, Tag tag) { return value << 4U | tag; }
@@ -99,6 +100,11 @@ void CallKey::add_tensor(const at::Tensor& tensor) {
   const std::uint64_t bits = (keys.has(c10::DispatchKey::Conjugate) ? 2U : 0U) |
                              (keys.has(c10::DispatchKey::Negative) ? 1U : 0U);
   words_.push_back(tagged(payload->spec().id() << 2U | bits, tag_of(*payload)));
+  if (const Link* link = payload->link(); link != nullptr && link->is_row()) {
+    // what is written to it is written to tiles of its base
+    words_.push_back(tagged(link->base->spec().id(), kRow));
+    words_.push_back(static_cast<std::uint64_t>(link->row->dim));
+  }
   if (payload->policies()) words_.push_back(tagged(payload->policies()->id, kPolicies));
 }
 

@@ -25,6 +25,16 @@ Argument argument_of(const c10::IValue& value, ArgumentKind kind) {
   return argument::Other{};
 }
 
+// Where the tensors of a list stand, if some members are none.
+std::vector<std::size_t> places_of(const c10::IValue& list) {
+  if (!list.isOptionalTensorList()) return {};
+  std::vector<std::size_t> places;
+  for (std::size_t member = 0; member < list.toListRef().size(); ++member) {
+    if (list.toListRef()[member].isTensor()) places.push_back(member);
+  }
+  return places;
+}
+
 class SchemaMaker {
  public:
   SchemaMaker(const Call& call, const std::vector<std::optional<DTensorSpec>>& specs)
@@ -84,7 +94,7 @@ class SchemaMaker {
       case ArgumentKind::Tensor:
         return count == 0 ? Argument(argument::None{}) : Argument(argument::Tensor{first});
       case ArgumentKind::TensorList:
-        return argument::TensorList{first, count};
+        return argument::TensorList{first, count, places_of(value)};
       case ArgumentKind::Value:
       case ArgumentKind::Type:
         return argument_of(value, call_.facts().kinds[index]);

@@ -30,6 +30,9 @@ using MakeRecipe = Recipe (*)(const Call& call);
 // A rank's part of a view, made of its own tile. None: it cannot be made so.
 using MakeTileView = std::optional<TileView> (*)(const ViewOfTile& view);
 
+// The row that a view is, where the dim that it goes along is cut. None: it is no row.
+using FindRow = std::optional<Row> (*)(const ViewOfTile& view);
+
 // Makes the kernel with the operator's own C++ signature (dispatch/unboxed.h).
 using MakeUnboxed = torch::CppFunction (*)(const OperatorEntry& entry);
 
@@ -51,6 +54,8 @@ struct OperatorNotes {
 
   // A view of a tensor that is cut; null: a link.
   MakeTileView view = nullptr;
+  // What a link can know about the view.
+  FindRow row = nullptr;
   // ... that owes reductions; those that it does not pass make it a link.
   ViewPasses passes = ViewPasses::None;
   // The view is the tensor itself under another name.

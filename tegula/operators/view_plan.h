@@ -58,6 +58,7 @@ struct LinkPlan {
     std::int64_t offset = 0;
     bool is_conj = false;  // bits of the whole view, that a link does not show itself
     bool is_neg = false;
+    std::optional<Row> row = std::nullopt;  // what the result is, if it is that
   };
   std::size_t viewed = 0;
   c10::OperatorHandle op;  // takes as many of the call's arguments as it has

@@ -16,6 +16,7 @@ const std::vector<RuleFamily>& rule_families() {
       {"losses", families::add_losses},
       {"attention", families::add_attention},
       {"joins", families::add_joins},
+      {"indexing", families::add_indexing},
       {"optimizers", families::add_optimizers},
   };
   return all;

@@ -29,6 +29,7 @@ void add_lookups(RuleTable& rules);
 void add_losses(RuleTable& rules);
 void add_attention(RuleTable& rules);
 void add_joins(RuleTable& rules);
+void add_indexing(RuleTable& rules);
 void add_optimizers(RuleTable& rules);
 
 }  // namespace inner::families

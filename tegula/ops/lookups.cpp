@@ -39,6 +39,23 @@ std::optional<Signature> embedding_backward(const OpSchema& schema) {
   return signature;
 }
 
+// (grad [b, d], weight [v, d], indices [n], offsets, bag of each index, ...) -> [n]
+std::optional<Signature> embedding_bag_weights_backward(const OpSchema& schema) {
+  const Shape& grad = schema.spec(0).shape();
+  const Shape& weight = schema.spec(1).shape();
+  if (grad.size() != 2 || weight.size() != 2 || grad[1] != weight[1]) return std::nullopt;
+  Signature signature;
+  signature.needs_elements = true;
+  const Factor columns = signature.add_factor(grad[1]);
+  signature.operands = {{{{kNoFactor, columns}, grad}, true}, {{{kNoFactor, columns}, weight}}};
+  for (std::size_t k = 2; k < schema.tensors.size(); ++k) {
+    const Shape& shape = schema.spec(k).shape();
+    signature.operands.push_back({{std::vector<Factor>(shape.size(), kNoFactor), shape}});
+  }
+  signature.results = {{{{kNoFactor}, schema.spec(2).shape()}}};
+  return signature;
+}
+
 // self [n, c], then target [n]; weight [c] if it is given.
 bool fits(const OpSchema& schema, std::size_t self, std::size_t weight) {
   const Shape& shape = schema.spec(self).shape();
@@ -82,6 +99,9 @@ void add_lookups(RuleTable& rules) {
   rules.add("embedding", "vd, i -> id", embedding, "f32[10, 6], i64[8]");
   rules.add("embedding_dense_backward", "id, i -> vd", embedding_backward,
             "f32[8, 6], i64[8], num_weights=10, padding_idx=-1, scale_grad_by_freq=false");
+  rules.add("_embedding_bag_per_sample_weights_backward", "bd * ~vd, ~n -> n",
+            embedding_bag_weights_backward,
+            "f32[2, 6], f32[10, 6], i64[8], i64[2], i64[8], mode=0, padding_idx=-1");
   rules.add("nll_loss_forward", "nc, n, c -> (n), ()", nll_loss,
             "f32[8, 10], i64[8], weight=none, reduction=2, ignore_index=-100");
   rules.add("nll_loss_backward", "(n), nc, n, c, () -> nc", nll_loss_backward,

@@ -1,6 +1,7 @@
 // The idea: the outer tensor is geometry and a pointer; all data is reached through the payload. A
 // Link reads by gathering its base and looking at the view, and writes by changing that view of the
-// gathered base and cutting the base up again: slow, and always right.
+// gathered base and cutting the base up again: slow, and always right. If it looks at one row of
+// its base, no more than that travels.
 #include "tegula/payload/payload.h"
 
 #include <ATen/ATen.h>
@@ -148,8 +149,17 @@ void Payload::note_exposed() const {
   if (spec_.is_partial() && !link_) reduced_forms().note_exposed(tile());
 }
 
+at::Tensor Link::of_whole(const at::Tensor& whole) const {
+  const at::Tensor seen = row ? whole.select(row->dim, row->index) : whole;
+  return view ? view(seen) : seen;
+}
+
 at::Tensor Payload::tile() const {
-  if (link_) return link_->view(link_->base->whole());
+  if (link_ && link_->row && coordinate()) {
+    const at::Tensor row = read_row(*link_->base, *link_->row);
+    return link_->view ? link_->view(row) : row;
+  }
+  if (link_) return link_->of_whole(link_->base->whole());
   return async_tile_ ? async_tile_->wait() : tile_;
 }
 
@@ -173,6 +183,12 @@ void copy_into(const at::Tensor& to, const at::Tensor& from) {
 void Payload::write(const at::Tensor& whole) const {
   const std::optional<Coordinate> at = coordinate();
   if (!at) return;
+  if (link_ && link_->is_row()) return write_row(*link_->base, *link_->row, whole);
+  if (link_ && link_->row) {
+    const at::Tensor row = read_row(*link_->base, *link_->row);
+    copy_into(link_->view(row), whole);
+    return write_row(*link_->base, *link_->row, row);
+  }
   if (link_) {
     at::Tensor base = link_->base->whole();
     copy_into(link_->view(base), whole);

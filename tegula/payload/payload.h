@@ -18,6 +18,7 @@
 #include "tegula/comm/world.h"
 #include "tegula/payload/policies.h"
 #include "tegula/payload/reduced_forms.h"
+#include "tegula/payload/rows.h"
 #include "tegula/redistribute/redistribute_tile.h"
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/dtensor_spec.h"
@@ -31,7 +32,14 @@ using PayloadPtr = c10::intrusive_ptr<Payload>;
 // its own but reads and writes the tensor it is a view of.
 struct Link {
   PayloadPtr base;
-  std::function<at::Tensor(const at::Tensor& whole)> view;  // of a plain whole base
+  // Of a plain whole base, or of the row if there is one. Null: the row itself.
+  std::function<at::Tensor(const at::Tensor& whole)> view;
+  std::optional<Row> row = std::nullopt;  // all that the view looks at
+
+  // The view of a plain whole base.
+  at::Tensor of_whole(const at::Tensor& whole) const;
+  // Whether the ranks that have the row can write to it, each to its part.
+  bool is_row() const { return row && !view; }
 };
 
 class Payload final : public c10::BackendMeta {
@@ -67,7 +75,8 @@ class Payload final : public c10::BackendMeta {
   const Link* link() const { return link_.get(); }
   // Where this rank is in the mesh; none if it is outside.
   std::optional<Coordinate> coordinate() const { return spec_.mesh().coordinate_of(world_.rank()); }
-  // This rank's tile. Waits for it if it is on its way; communicates if this is a Link.
+  // This rank's tile. Waits for it if it is on its way; communicates if this is a Link, which has
+  // the whole on every rank: one that looks at a row takes that from those who have it.
   at::Tensor tile() const;
   // The tile as its bytes say it: without a conjugation or negation that is still to be done.
   at::Tensor resolved_tile() const;

@@ -28,6 +28,7 @@ struct ResultSharding {
 struct CutLookup {
   std::size_t operand = 0;
   std::size_t dim = 0;
+  std::vector<std::size_t> index_dims = {};  // of the result: those that the indices have
 };
 
 struct OutputSharding {

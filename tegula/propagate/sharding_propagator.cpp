@@ -371,10 +371,19 @@ class Choice {
     if (cuts_[static_cast<std::size_t>(signature_.looked_up)].empty()) return std::nullopt;
     for (std::size_t k = 0; k < signature_.operands.size(); ++k) {
       if (const auto dim = dim_of(signature_.operands[k].term, signature_.looked_up)) {
-        return CutLookup{k, static_cast<std::size_t>(*dim)};
+        return CutLookup{k, static_cast<std::size_t>(*dim), index_dims(1 - k)};
       }
     }
     return std::nullopt;
+  }
+
+  // Where the result has the dims of the indices.
+  std::vector<std::size_t> index_dims(std::size_t indices) const {
+    std::vector<std::size_t> dims;
+    for (const Factor factor : signature_.operands[indices].term.factors) {
+      dims.push_back(static_cast<std::size_t>(*dim_of(signature_.results[0].term, factor)));
+    }
+    return dims;
   }
 
   const OpSchema& schema_;

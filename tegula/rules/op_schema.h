@@ -26,6 +26,10 @@ struct Tensor {
 struct TensorList {
   std::size_t first = 0;
   std::size_t count = 0;
+  // Where in the list each of them stands, if others are left out; empty: one after the other.
+  std::vector<std::size_t> places = {};
+
+  std::size_t place(std::size_t member) const { return places.empty() ? member : places[member]; }
   bool operator==(const TensorList&) const = default;
 };
 // A number whose value no rule looks at, text, a generator ...

@@ -75,8 +75,9 @@ struct Signature {
   Trait trait = Trait::None;
   bool needs_elements = false;  // the op fails on a shard without elements of a cut factor
   bool reads_values = true;     // false: results depend on the operands' shapes alone
-  // A factor that the values of another operand are indices into: where it is cut, the local call
-  // looks up what its shard has, and the results are MaskPartial.
+  // A factor of one of two operands that the values of the other are indices into: where it is cut,
+  // the local call looks up what its shard has, and the result, which has the indices' factors in
+  // their order, is MaskPartial.
   Factor looked_up = kNoFactor;
   // Factors whose elements the op counts, to divide its results by the number: where one is cut,
   // what the local call gives is multiplied by this rank's share of them.

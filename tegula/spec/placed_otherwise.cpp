@@ -18,4 +18,16 @@ DTensorSpec with_reductions_done(const DTensorSpec& spec) {
   return {spec.mesh(), placements, spec.shard_order(), spec.meta()};
 }
 
+DTensorSpec with_dim_whole(const DTensorSpec& spec, std::int64_t dim) {
+  Placements placements = spec.placements();
+  for (const CutAxis& axis : spec.dim_cuts()[static_cast<std::size_t>(dim)].axes()) {
+    placements[axis.axis] = Replicate();
+  }
+  ShardOrder order;
+  for (const ShardOrderEntry& entry : spec.shard_order()) {
+    if (entry.dim != dim) order.push_back(entry);
+  }
+  return {spec.mesh(), placements, order, spec.meta()};
+}
+
 }  // namespace tegula::inner

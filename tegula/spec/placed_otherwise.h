@@ -12,4 +12,7 @@ DTensorSpec replicated_spec(const DTensorSpec& spec);
 // Replicated where a reduction is owed; shards stay, in their order.
 DTensorSpec with_reductions_done(const DTensorSpec& spec);
 
+// Replicated along the axes that cut this dim; others stay, in their order.
+DTensorSpec with_dim_whole(const DTensorSpec& spec, std::int64_t dim);
+
 }  // namespace tegula::inner

@@ -85,6 +85,7 @@ class ArgumentReader {
 
   c10::IValue list_of(const c10::Type& member) {
     if (member.kind() == c10::TypeKind::TensorType) return tensors();
+    if (member.kind() == c10::TypeKind::OptionalType) return tensors_or_none();
     scan_.expect("[");
     const std::vector<std::int64_t> numbers = scan_.integers_until("]");
     if (member.kind() != c10::TypeKind::BoolType) return numbers;
@@ -98,6 +99,16 @@ class ArgumentReader {
     scan_.expect("{");
     while (!scan_.accept("}")) {
       members.push_back(tensor());
+      if (!scan_.next_is("}")) scan_.expect(",");
+    }
+    return members;
+  }
+
+  c10::IValue tensors_or_none() {
+    c10::List<std::optional<at::Tensor>> members;
+    scan_.expect("{");
+    while (!scan_.accept("}")) {
+      members.push_back(scan_.accept_word("none") ? std::nullopt : std::optional(tensor()));
       if (!scan_.next_is("}")) scan_.expect(",");
     }
     return members;

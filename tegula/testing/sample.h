@@ -5,6 +5,7 @@
 //   {"sum.dim_IntList", "f64[4, 6], [-1], true"}
 //   {"embedding", "f64[7, 3], i64[4, 2] in 0..6"}
 //   {"cat", "{f64[4, 6], f64[4, 3]}, 1"}
+//   {"index.Tensor", "f64[4, 6], {none, i64[3] in 0..5}"}
 //   {"add.Tensor", "f64[4, 6], f64[4, 6] strides [1, 4], alpha=2"}
 //
 // Arguments stand in the order of the operator's signature, or by name; what is left out has its

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "tests/testing/samples_indexing.h"
+
 namespace tegula {
 namespace {
 
@@ -358,6 +360,7 @@ Samples make_edge_samples() {
   add(samples, {"where.self"}, {"bool[4, 1], i64[4, 6], f64[1, 6]", "bool[], f64[4, 6], f64[6]"});
   add(samples, {"lerp.Scalar"}, {"f64[4, 6], f64[6], 0.3"});
   add(samples, {"embedding"}, {"f64[7, 5], i32[4, 3] in 0..6", "f64[1, 5], i64[4] in 0..0"});
+  for (const Sample& sample : indexing_edge_samples()) samples.push_back(sample);
   return samples;
 }
 
@@ -377,6 +380,7 @@ Samples make_rule_samples() {
   add_attention(samples);
   add_joins(samples);
   add_fused(samples);
+  add_indexing_samples(samples);
   return samples;
 }
 

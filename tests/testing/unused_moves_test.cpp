@@ -21,7 +21,13 @@ namespace {
 OperandsTried tried_for(const std::string& op) {
   static const std::set<std::string> trusting = {
       "_scaled_dot_product_flash_attention_for_cpu",
-      "_scaled_dot_product_flash_attention_for_cpu_backward", "native_layer_norm_backward"};
+      "_scaled_dot_product_flash_attention_for_cpu_backward",
+      "native_layer_norm_backward",
+      "_cdist_backward",
+      "_embedding_bag_per_sample_weights_backward",
+      "_unsafe_index.Tensor",
+      "_unsafe_index_put",
+      "unfold_backward"};
   return trusting.contains(op) ? OperandsTried::FittingOnly : OperandsTried::All;
 }
 

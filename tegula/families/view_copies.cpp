@@ -1,0 +1,133 @@
+// Copies of views (select_copy), and copies of a tensor with a view of it replaced
+// (select_scatter): the view, then a copy of it or into it.
+#include <ATen/ATen.h>
+
+#include <map>
+#include <set>
+
+#include "tegula/families/families.h"
+#include "tegula/families/fresh_tensors.h"
+#include "tegula/operators/call.h"
+
+namespace tegula::inner::families {
+namespace {
+
+using c10::OperatorHandle;
+
+std::string without_ending(const std::string& text, const std::string& ending) {
+  return text.ends_with(ending) ? text.substr(0, text.size() - ending.size()) : "";
+}
+
+// "int_out" -> "int"
+std::string overload_without_out(const std::string& overload) {
+  if (overload == "out") return "";
+  return overload.ends_with("_out") ? without_ending(overload, "_out") : overload;
+}
+
+// "aten::select_copy.int_out" -> aten::select.int
+std::optional<OperatorHandle> view_of_copy(const OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  const std::string view = without_ending(name.name, "_copy");
+  if (view.empty()) return std::nullopt;
+  return c10::Dispatcher::singleton().findSchema({view, overload_without_out(name.overload_name)});
+}
+
+bool is_view(const OperatorHandle& op) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  return !arguments.empty() && arguments[0].alias_info() && !arguments[0].alias_info()->isWrite();
+}
+
+// Not of strides, which mean nothing in tiles, nor of what autograd makes for itself.
+bool can_be_copied(const OperatorHandle& view) {
+  static const std::set<std::string> others = {"aten::as_strided", "aten::_fw_primal",
+                                               "aten::_make_dual"};
+  return is_view(view) && !others.contains(view.operator_name().name);
+}
+
+// The view's results on the first arguments of the call; the view takes no others.
+c10::IValue viewed(const OperatorHandle& view, Arguments arguments) {
+  const Arguments taken = arguments.first(view.schema().arguments().size());
+  Values stack(taken.begin(), taken.end());
+  view.callBoxed(&stack);
+  return std::move(stack.front());
+}
+
+at::Tensor copied(const at::Tensor& view) { return view.clone(at::MemoryFormat::Contiguous); }
+
+// A new tensor, or several.
+Recipe copy_of_view(const Call& call) {
+  if (!call.tensors().front().payload) return nullptr;
+  return [view = *view_of_copy(call.op())](Arguments arguments) -> Values {
+    return {with_tensors(viewed(view, arguments),
+                         [](int, const at::Tensor& one) { return copied(one); })};
+  };
+}
+
+// ... into a tensor of its shape.
+Recipe copy_of_view_into(const Call& call) {
+  if (!call.tensors().front().payload || !call.arguments().back().isTensor()) return nullptr;
+  const OperatorHandle view = *view_of_copy(call.op());
+  const at::Tensor out = call.arguments().back().toTensor();
+  const at::Tensor shape = viewed(view, call.arguments()).toTensor();
+  if (!payload_in(out) || shape.sizes() != out.sizes()) return nullptr;
+  if (shape.scalar_type() != out.scalar_type()) return nullptr;
+  return [view](Arguments arguments) -> Values {
+    const at::Tensor& into = arguments.back().toTensor();
+    into.copy_(viewed(view, arguments).toTensor());
+    return {into};
+  };
+}
+
+struct ViewName {
+  const char* name;
+  const char* overload;
+};
+
+// The view takes self and what follows the source.
+const std::map<std::string, ViewName>& views_written() {
+  static const std::map<std::string, ViewName> table = {
+      {"aten::select_scatter", {"aten::select", "int"}},
+      {"aten::slice_scatter", {"aten::slice", "Tensor"}},
+      {"aten::diagonal_scatter", {"aten::diagonal", ""}},
+  };
+  return table;
+}
+
+at::Tensor view_to_write(const ViewName& name, const at::Tensor& self, Arguments arguments) {
+  const OperatorHandle view =
+      c10::Dispatcher::singleton().findSchemaOrThrow(name.name, name.overload);
+  Values stack{self};
+  stack.insert(stack.end(), arguments.begin() + 2, arguments.end());
+  view.callBoxed(&stack);
+  return stack.front().toTensor();
+}
+
+// Where ranks can write to the view by themselves.
+Recipe replaced_view(const Call& call) {
+  const at::Tensor self = call.arguments()[0].toTensor();
+  const Payload* payload = payload_in(self);
+  if (!payload || !holds_values(*payload) || !payload->spec().is_sharded()) return nullptr;
+  const ViewName& name = views_written().at(call.facts().name);
+  const at::Tensor view = view_to_write(name, self, call.arguments());
+  const Link* link = payload_in(view)->link();
+  if (view.sizes() != call.arguments()[1].toTensor().sizes() || (link && !link->row)) {
+    return nullptr;
+  }
+  return [&name](Arguments arguments) -> Values {
+    at::Tensor copy = arguments[0].toTensor().clone(at::MemoryFormat::Contiguous);
+    view_to_write(name, copy, arguments).copy_(arguments[1].toTensor());
+    return {copy};
+  };
+}
+
+}  // namespace
+
+void view_copies(const c10::OperatorHandle& op, OperatorNotes& notes) {
+  if (views_written().contains(toString(op.operator_name()))) notes.decomposition = replaced_view;
+  const std::optional<OperatorHandle> view = view_of_copy(op);
+  if (!view || !view->hasSchema() || !can_be_copied(*view)) return;
+  const bool has_out = op.schema().arguments().back().is_out();
+  notes.decomposition = has_out ? copy_of_view_into : copy_of_view;
+}
+
+}  // namespace tegula::inner::families
