@@ -45,10 +45,10 @@ std::vector<std::unique_ptr<torch::Library>> operators_of_any_tensors() {
 OperatorTable& operator_table() {
   static OperatorTable& table = *new OperatorTable({
       families::compositions,
-      families::decompositions,
       families::embedding_bags,
       families::geometry,
       families::lists,
+      families::decompositions,  // of lists, too
       families::masks,
       families::new_tensors,
       families::owners,

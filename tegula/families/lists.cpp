@@ -1,5 +1,7 @@
 // Operators over lists: what they do to the tensors at one place of all lists is what another op
 // does.
+#include "tegula/families/lists.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
@@ -89,7 +91,8 @@ Values arguments_for(const MembersOnMesh& group, Arguments arguments, std::size_
   return chosen;
 }
 
-// Tensors on different meshes: those of one mesh at a time.
+}  // namespace
+
 Recipe one_mesh_at_a_time(const Call& call) {
   std::vector<MembersOnMesh> groups = by_mesh(call);
   if (groups.size() < 2) return nullptr;
@@ -109,8 +112,6 @@ Recipe one_mesh_at_a_time(const Call& call) {
     return {results.begin(), results.end()};
   };
 }
-
-}  // namespace
 
 void lists(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const c10::OperatorName& name = op.operator_name();

@@ -56,40 +56,50 @@ std::optional<Signature> embedding_bag_weights_backward(const OpSchema& schema) 
   return signature;
 }
 
-// self [n, c], then target [n]; weight [c] if it is given.
-bool fits(const OpSchema& schema, std::size_t self, std::size_t weight) {
+// self [n, c, ...], of which each [n, ...] has a class.
+struct Classified {
+  Term all, places, classes;
+};
+
+// None if target [n, ...] or weight [c] do not fit. The classes stay whole.
+std::optional<Classified> classified(Signature& signature, const OpSchema& schema, std::size_t self,
+                                     std::size_t weight) {
   const Shape& shape = schema.spec(self).shape();
-  if (shape.size() != 2 || schema.spec(self + 1).shape() != Shape{shape[0]}) return false;
-  return has_shape_if_given(schema, weight, {shape[1]});
+  if (shape.size() != 2 && shape.size() != 4) return std::nullopt;
+  const Term all = own_factors(signature, shape);
+  signature.is_whole[1] = true;
+  Term places = all;
+  places.factors.erase(places.factors.begin() + 1);
+  places.sizes.erase(places.sizes.begin() + 1);
+  if (schema.spec(self + 1).shape() != places.sizes) return std::nullopt;
+  if (!has_shape_if_given(schema, weight, {shape[1]})) return std::nullopt;
+  return Classified{all, places, {{all.factors[1]}, {shape[1]}}};
 }
 
-// (self [n, c], target [n], weight [c]?, reduction, ignore_index) -> loss, total weight. The mean
-// divides by what all rows weigh: it is made of the sum elsewhere.
+// (self, target, weight?, reduction, ignore_index) -> loss, total weight. The mean divides by what
+// all places weigh: it is made of the sum elsewhere.
 std::optional<Signature> nll_loss(const OpSchema& schema) {
-  if (!fits(schema, 0, 2)) return std::nullopt;
-  const std::int64_t reduction = schema.integer(3);
   Signature signature;
-  const Term self = own_factors(signature, schema.spec(0).shape());
-  const Term rows{{self.factors[0]}, {self.sizes[0]}};
-  signature.is_whole[1] = true;
-  signature.is_whole[0] = reduction == kMean;
-  signature.operands = {{self}, {rows}};
-  add_optional_operand(signature, schema, 2, {{self.factors[1]}, {self.sizes[1]}});
-  signature.results = {{reduction == kNoReduction ? rows : Term{}}, {Term{}}};
+  const std::optional<Classified> dims = classified(signature, schema, 0, 2);
+  if (!dims) return std::nullopt;
+  const std::int64_t reduction = schema.integer(3);
+  if (reduction == kMean) signature.is_whole.assign(signature.is_whole.size(), true);
+  signature.operands = {{dims->all}, {dims->places}};
+  add_optional_operand(signature, schema, 2, dims->classes);
+  signature.results = {{reduction == kNoReduction ? dims->places : Term{}}, {Term{}}};
   return signature;
 }
 
 // (grad, self, target, weight?, reduction, ignore_index, total weight) -> of self
 std::optional<Signature> nll_loss_backward(const OpSchema& schema) {
-  if (!fits(schema, 1, 3)) return std::nullopt;
   Signature signature;
-  const Term self = own_factors(signature, schema.spec(1).shape());
-  const Term rows{{self.factors[0]}, {self.sizes[0]}};
-  signature.is_whole[1] = true;
-  signature.operands = {{schema.integer(4) == kNoReduction ? rows : Term{}, true}, {self}, {rows}};
-  add_optional_operand(signature, schema, 3, {{self.factors[1]}, {self.sizes[1]}});
+  const std::optional<Classified> dims = classified(signature, schema, 1, 3);
+  if (!dims) return std::nullopt;
+  const Term grad = schema.integer(4) == kNoReduction ? dims->places : Term{};
+  signature.operands = {{grad, true}, {dims->all}, {dims->places}};
+  add_optional_operand(signature, schema, 3, dims->classes);
   signature.operands.push_back({Term{}});
-  signature.results = {{self}};
+  signature.results = {{dims->all}};
   return signature;
 }
 
@@ -106,6 +116,11 @@ void add_lookups(RuleTable& rules) {
             "f32[8, 10], i64[8], weight=none, reduction=2, ignore_index=-100");
   rules.add("nll_loss_backward", "(n), nc, n, c, () -> nc", nll_loss_backward,
             "f32[], f32[8, 10], i64[8], weight=none, reduction=2, ignore_index=-100, f32[]");
+  rules.add("nll_loss2d_forward", "nchw, nhw, c -> (nhw), ()", nll_loss,
+            "f32[8, 10, 6, 4], i64[8, 6, 4], weight=none, reduction=2, ignore_index=-100");
+  rules.add("nll_loss2d_backward", "(nhw), nchw, nhw, c, () -> nchw", nll_loss_backward,
+            "f32[], f32[8, 10, 6, 4], i64[8, 6, 4], weight=none, reduction=2, "
+            "ignore_index=-100, f32[]");
 }
 
 }  // namespace tegula::inner::families

@@ -117,7 +117,7 @@ TEST(AxisMoves, AnyOverNoDimsIsNotCovered) {
             (Texts{"no signature"}));
   EXPECT_EQ(
       moves(whole_call("any.dims", {"bool[8]"}, {argument::Tensor{0}, argument::None{}, false})),
-      (Texts{"R -> R"}));
+      (Texts{"R -> R", "S(0) -> P(max)"}));
 }
 
 TEST(AxisMoves, LayerNorm) {

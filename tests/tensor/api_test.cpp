@@ -901,7 +901,7 @@ TEST(Paranoia, AReplicaThatDiffersIsNamed) {
                           [](World& world) {
                             const at::Tensor x =
                                 from_local(at::full({2}, world.rank() == 1 ? 5.0 : 1.0),
-                                           usual_mesh(world), {Replicate()});
+                                           usual_mesh(world), {Replicate()}, {.check = false});
                             x + 1;
                           }),
                 {"different values", "aten::add", "f32[2] on (a=3) as [R]",
@@ -944,7 +944,8 @@ TEST(Paranoia, RightProgramsPass) {
 TEST(Paranoia, ASampleIsSpreadEvenly) {
   const EnvironmentVariable checked("TEGULA_CHECK", "0.25");
   run_impatient(2, [](World& world) {
-    const at::Tensor x = from_local(at::full({2}, world.rank()), usual_mesh(world), {Replicate()});
+    const at::Tensor x =
+        from_local(at::full({2}, world.rank()), usual_mesh(world), {Replicate()}, {.check = false});
     int thrown = 0;
     for (int i = 0; i < 16; ++i) {
       if (error_of([&] { x + 1; }) != "nothing was thrown") ++thrown;

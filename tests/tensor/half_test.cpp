@@ -100,5 +100,35 @@ TEST(Halves, TheLossOfManyRowsIsTheirMean) {
   });
 }
 
+// Parts of the ranks are more than a half can hold, their sum is not.
+TEST(Halves, SumsOverACutDimAreRoundedOnce) {
+  const at::Tensor row = at::tensor({35000., 35000., -35000., -35000.}).to(at::kHalf);
+  const at::Tensor ones = at::ones({4}, at::kHalf);
+  run_impatient(2, [&](World& world) {
+    const DeviceMesh mesh = usual_mesh(world);
+    const auto placed = [&](const at::Tensor& tensor, std::int64_t dim) {
+      return distribute_tensor(tensor.contiguous(), mesh, {Shard(dim)});
+    };
+    const at::Tensor x = placed(row.expand({3, 4}), 1);
+    const at::Tensor y = placed(ones.view({4, 1}).expand({4, 2}), 0);
+    const at::Tensor bias = distribute_tensor(at::ones({2}, at::kHalf), mesh, {Replicate()});
+    const auto is_all = [](const at::Tensor& result, double value) {
+      const at::Tensor whole = full_tensor(result);
+      return whole.scalar_type() == at::kHalf && whole.eq(value).all().item<bool>();
+    };
+    EXPECT_TRUE(is_all(x.sum(), 0));
+    EXPECT_TRUE(is_all(x.sum(1), 0));
+    EXPECT_TRUE(is_all(x.nansum(1), 0));
+    EXPECT_TRUE(is_all(at::mm(x, y), 0));
+    EXPECT_TRUE(is_all(at::addmm(bias, x, y), 1));
+    EXPECT_TRUE(is_all(at::linear(x, y.t(), bias), 1));
+    EXPECT_TRUE(is_all(at::bmm(x.unsqueeze(0), y.unsqueeze(0)), 0));
+    EXPECT_TRUE(is_all(at::dot(placed(row, 0), placed(ones, 0)), 0));
+    EXPECT_TRUE(is_all(at::mv(x, placed(ones, 0)), 0));
+    at::Tensor out = distribute_tensor(at::zeros({3, 2}, at::kHalf), mesh, {Shard(0)});
+    EXPECT_TRUE(is_all(at::mm_out(out, x, y), 0));
+  });
+}
+
 }  // namespace
 }  // namespace tegula

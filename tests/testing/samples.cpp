@@ -381,6 +381,9 @@ Samples make_rule_samples() {
   add_joins(samples);
   add_fused(samples);
   add_indexing_samples(samples);
+  for (const auto& more : {samples_of_totals()}) {
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
   return samples;
 }
 

@@ -18,4 +18,7 @@ const std::vector<Sample>& edge_samples();
 // calls that their own rule does not cover.
 const std::vector<Sample>& other_form_samples();
 
+// Parts of rule_samples(), one function per file.
+std::vector<Sample> samples_of_totals();
+
 }  // namespace tegula

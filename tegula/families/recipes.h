@@ -1,0 +1,22 @@
+// The decompositions of each family: how operators are carried out where a rule does not suffice.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tegula/operators/operator_notes.h"
+
+namespace tegula::inner::families {
+
+// By the name that rules go by ("max.dim").
+using RecipeTable = std::map<std::string, MakeRecipe>;
+
+// One function per file.
+const RecipeTable& half_recipes();
+const RecipeTable& loss_recipes();
+const RecipeTable& normalization_recipes();
+const RecipeTable& reduction_recipes();
+const RecipeTable& scan_recipes();
+const RecipeTable& softmax_recipes();
+
+}  // namespace tegula::inner::families

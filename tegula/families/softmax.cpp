@@ -1,0 +1,74 @@
+// The softmax family along a cut dim: the greatest element and the sum travel.
+#include <ATen/ATen.h>
+
+#include "tegula/families/recipes.h"
+#include "tegula/families/totals.h"
+#include "tegula/operators/call.h"
+
+namespace tegula::inner::families {
+namespace {
+
+at::Tensor below_greatest(const at::Tensor& self, std::int64_t dim) {
+  return self - at::amax(self, {dim}, true);
+}
+
+Values softmax(Arguments a) {
+  const std::int64_t dim = a[1].toInt();
+  const at::Tensor& self = tensor_at(a, 0);
+  const at::Tensor e = at::exp(below_greatest(to_add_up(self), dim));
+  return {in_type(e / at::sum(e, {dim}, true), self.scalar_type())};
+}
+
+Values log_softmax(Arguments a) {
+  const std::int64_t dim = a[1].toInt();
+  const at::Tensor& self = tensor_at(a, 0);
+  const at::Tensor below = below_greatest(to_add_up(self), dim);
+  return {in_type(below - at::log(at::sum(at::exp(below), {dim}, true)), self.scalar_type())};
+}
+
+// An empty dim has no greatest element. Where halves are to be computed as floats, the rule holds.
+template <Values (*run)(Arguments)>
+Recipe make_along_cut_dim(const Call& call) {
+  const Arguments a = call.arguments();
+  const at::Tensor& self = tensor_at(a, 0);
+  const std::int64_t dim = a[1].toInt();
+  return is_cut(self, dim) && self.size(dim) > 0 && !a[2].toBool() ? run : nullptr;
+}
+
+Values softmax_backward(Arguments a) {
+  const at::Tensor& grad = tensor_at(a, 0);
+  const at::Tensor share = to_add_up(tensor_at(a, 1));
+  const at::Tensor weighed = to_add_up(grad) * share;
+  return {in_type(weighed - share * at::sum(weighed, {a[2].toInt()}, true), grad.scalar_type())};
+}
+
+Values log_softmax_backward(Arguments a) {
+  const at::Tensor& grad = tensor_at(a, 0);
+  const at::Tensor whole = to_add_up(grad);
+  const at::Tensor share = at::exp(to_add_up(tensor_at(a, 1)));
+  return {in_type(whole - share * at::sum(whole, {a[2].toInt()}, true), grad.scalar_type())};
+}
+
+template <Values (*run)(Arguments)>
+Recipe make_backward_along_cut_dim(const Call& call) {
+  const Arguments a = call.arguments();
+  const at::Tensor& grad = tensor_at(a, 0);
+  const at::Tensor& output = tensor_at(a, 1);
+  const bool fits = grad.scalar_type() == output.scalar_type() && grad.sizes() == output.sizes();
+  const std::int64_t dim = a[2].toInt();
+  return fits && (is_cut(output, dim) || is_cut(grad, dim)) ? run : nullptr;
+}
+
+}  // namespace
+
+const RecipeTable& softmax_recipes() {
+  static const RecipeTable table = {
+      {"_softmax", make_along_cut_dim<softmax>},
+      {"_log_softmax", make_along_cut_dim<log_softmax>},
+      {"_softmax_backward_data", make_backward_along_cut_dim<softmax_backward>},
+      {"_log_softmax_backward_data", make_backward_along_cut_dim<log_softmax_backward>},
+  };
+  return table;
+}
+
+}  // namespace tegula::inner::families
