@@ -79,6 +79,9 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
       is_done = true;
       return;
     }
+    if (entry_.notes.arranged && call.coordinate()) {
+      replace_arguments(*stack, call.arguments().size(), entry_.notes.arranged(call));
+    }
     if (!entry_.facts.has_out) return;
     check_no_gradient_is_lost(call);
     call.check_plain_tensors();

@@ -10,12 +10,20 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, std::vector<std::size_t>> read_on_host = {
       {"aten::tensor_split.tensor_indices_or_sections", {1}},
       {"aten::ctc_loss.Tensor", {2, 3}},
+      // how many sequences of a packed batch reach each step
+      {"aten::lstm.data", {1}},
+      {"aten::gru.data", {1}},
+      {"aten::rnn_tanh.data", {1}},
+      {"aten::rnn_relu.data", {1}},
+      {"aten::_pad_packed_sequence", {1}},
+      {"aten::_pack_padded_sequence_backward", {2}},
   };
   // in libtorch 2.14 and newer
   static const std::set<std::string> point_into_data = {"aten::quantile", "aten::nanquantile"};
   // recurrent modules make the initial state themselves, plain
   static const std::set<std::string> take_plain_tensors = {
       "aten::lstm.input", "aten::gru.input", "aten::rnn_tanh.input", "aten::rnn_relu.input",
+      "aten::lstm.data",  "aten::gru.data",  "aten::rnn_tanh.data",  "aten::rnn_relu.data",
       "aten::lstm_cell",  "aten::gru_cell",  "aten::rnn_tanh_cell",  "aten::rnn_relu_cell"};
   // called often
   static const std::set<std::string> stay_composed = {

@@ -44,15 +44,18 @@ std::vector<std::unique_ptr<torch::Library>> operators_of_any_tensors() {
 
 OperatorTable& operator_table() {
   static OperatorTable& table = *new OperatorTable({
+      families::attention,
       families::compositions,
       families::embedding_bags,
       families::geometry,
       families::lists,
       families::decompositions,  // of lists, too
       families::masks,
+      families::matrices,
       families::new_tensors,
       families::owners,
       families::random_numbers,
+      families::recurrent,
       families::schema_gaps,
       families::triangles,
       families::unboxed_kernels,

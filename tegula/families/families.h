@@ -17,15 +17,18 @@ void claim_operators();
 namespace families {
 
 // One function per file.
+void attention(const c10::OperatorHandle& op, OperatorNotes& notes);
 void compositions(const c10::OperatorHandle& op, OperatorNotes& notes);
 void decompositions(const c10::OperatorHandle& op, OperatorNotes& notes);
 void embedding_bags(const c10::OperatorHandle& op, OperatorNotes& notes);
 void geometry(const c10::OperatorHandle& op, OperatorNotes& notes);
 void lists(const c10::OperatorHandle& op, OperatorNotes& notes);
 void masks(const c10::OperatorHandle& op, OperatorNotes& notes);
+void matrices(const c10::OperatorHandle& op, OperatorNotes& notes);
 void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes);
 void owners(const c10::OperatorHandle& op, OperatorNotes& notes);
 void random_numbers(const c10::OperatorHandle& op, OperatorNotes& notes);
+void recurrent(const c10::OperatorHandle& op, OperatorNotes& notes);
 void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes);
 void triangles(const c10::OperatorHandle& op, OperatorNotes& notes);
 void unboxed_kernels(const c10::OperatorHandle& op, OperatorNotes& notes);

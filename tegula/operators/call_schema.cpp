@@ -22,6 +22,7 @@ Argument argument_of(const c10::IValue& value, ArgumentKind kind) {
   if (value.isBool()) return value.toBool();
   if (value.isInt()) return value.toInt();
   if (value.isIntList() || value.isBoolList()) return ints_of(value);
+  if (value.isString()) return argument::Text{value.toStringRef()};
   return argument::Other{};
 }
 

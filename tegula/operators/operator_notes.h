@@ -95,6 +95,9 @@ struct OperatorNotes {
 
   // Arguments whose elements the composition reads itself, on the host.
   std::vector<std::size_t> read_on_host;
+  // The arguments, some of them placed so that the composition needs no communication. Above
+  // autograd.
+  Values (*arranged)(const Call& call) = nullptr;
   // It computes through pointers into the data of its tensors: takes these whole.
   bool points_into_data = false;
   // libtorch's own modules pass plain tensors that they made, alike on all ranks.

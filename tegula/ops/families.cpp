@@ -18,6 +18,8 @@ const std::vector<RuleFamily>& rule_families() {
       {"joins", families::add_joins},
       {"indexing", families::add_indexing},
       {"optimizers", families::add_optimizers},
+      {"within dims", families::add_within},
+      {"matrices", families::add_matrices},
   };
   return all;
 }

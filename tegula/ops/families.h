@@ -31,6 +31,8 @@ void add_attention(RuleTable& rules);
 void add_joins(RuleTable& rules);
 void add_indexing(RuleTable& rules);
 void add_optimizers(RuleTable& rules);
+void add_within(RuleTable& rules);
+void add_matrices(RuleTable& rules);
 
 }  // namespace inner::families
 }  // namespace tegula

@@ -40,6 +40,10 @@ std::int64_t OpSchema::integer(std::size_t argument) const {
 
 const Ints& OpSchema::ints(std::size_t argument) const { return expect<Ints>(*this, argument); }
 
+const std::string& OpSchema::text(std::size_t argument) const {
+  return expect<argument::Text>(*this, argument).text;
+}
+
 std::string to_string(const OpSchema& schema) {
   std::vector<std::string> tensors;
   for (const auto& spec : schema.tensors) {

@@ -32,7 +32,11 @@ struct TensorList {
   std::size_t place(std::size_t member) const { return places.empty() ? member : places[member]; }
   bool operator==(const TensorList&) const = default;
 };
-// A number whose value no rule looks at, text, a generator ...
+struct Text {
+  std::string text;
+  bool operator==(const Text&) const = default;
+};
+// A number whose value no rule looks at, a generator ...
 struct Other {
   bool operator==(const Other&) const = default;
 };
@@ -41,7 +45,7 @@ struct Other {
 
 using Ints = std::vector<std::int64_t>;
 using Argument = std::variant<argument::None, argument::Tensor, argument::TensorList, bool,
-                              std::int64_t, Ints, argument::Other>;
+                              std::int64_t, Ints, argument::Text, argument::Other>;
 
 struct OpSchema {
   std::string op;                                   // "mm", "sum.dim_IntList", "mylib::op"
@@ -59,6 +63,7 @@ struct OpSchema {
   bool flag(std::size_t argument) const;
   std::int64_t integer(std::size_t argument) const;
   const Ints& ints(std::size_t argument) const;
+  const std::string& text(std::size_t argument) const;
 
   // The spec of a tensor that is given.
   const DTensorSpec& spec(std::size_t tensor) const { return *tensors[tensor]; }

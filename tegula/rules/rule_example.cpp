@@ -56,7 +56,19 @@ class CallReader {
     if (scan_.next_is_integer()) return scan_.integer();
     if (scan_.accept("[")) return list();
     const std::string word = scan_.identifier();
-    if (scan_.accept("=")) return argument();
+    if (scan_.accept("="))
+      return scan_.next_is_integer() || scan_.next_is("[") ? argument() : named();
+    return word_or_tensor(word);
+  }
+
+  // Behind a name, a word may be text.
+  Argument named() {
+    const std::string word = scan_.identifier();
+    const bool is_text = !scan_.next_is("[") && word != "none" && word != "true" && word != "false";
+    return is_text ? Argument(argument::Text{word}) : word_or_tensor(word);
+  }
+
+  Argument word_or_tensor(const std::string& word) {
     if (word == "none") return argument::None{};
     if (word == "true" || word == "false") return word == "true";
     return argument::Tensor{tensor(word)};

@@ -36,6 +36,7 @@ DimSlice slice_within(const DimSlice& slice, const Interval& interval);
 
 // The same elements in the same order, grouped into other dims. None where shards would mix.
 //   [8, 6] as [S(0)] -> [48] as [S(0)];   [4, 6] as [S(1)] -> [24] as [S(0, blocks=4)], and back
+//   [4, 6] as [S(0), S(1)] -> [24] as [S(0), S(0, blocks=2)], and back
 std::optional<DTensorSpec> regrouped(const DTensorSpec& spec, const TensorMeta& meta);
 
 }  // namespace tegula::inner

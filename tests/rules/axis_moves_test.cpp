@@ -150,16 +150,27 @@ TEST(AxisMoves, CatKeepsItsDimWhole) {
   EXPECT_EQ(moves(cat), (Texts{"R, R -> R", "S(0), S(0) -> S(0)", "P(sum), P(sum) -> P(sum)"}));
 }
 
-TEST(AxisMoves, AttentionCutsBatchesAndHeads) {
-  const char* op = "_scaled_dot_product_flash_attention_for_cpu";
-  EXPECT_EQ(moves(whole_call(op, {"f32[4, 6, 8, 2]", "f32[4, 6, 9, 2]", "f32[4, 6, 9, 2]"})),
+OpSchema attention(const std::vector<std::string>& tensors, bool is_causal,
+                   const Argument& mask = argument::None{}) {
+  return whole_call("_scaled_dot_product_flash_attention_for_cpu", tensors,
+                    {argument::Tensor{0}, argument::Tensor{1}, argument::Tensor{2},
+                     argument::Other{}, is_causal, mask});
+}
+
+TEST(AxisMoves, AttentionCutsBatchesHeadsAndRowsOfTheQuery) {
+  const std::vector<std::string> three = {"f32[4, 6, 8, 2]", "f32[4, 6, 9, 2]", "f32[4, 6, 9, 2]"};
+  std::vector<std::string> with_mask = three;
+  with_mask.push_back("f32[1, 6, 8, 9]");
+  EXPECT_EQ(moves(attention(three, false)),
+            (Texts{"R, R, R -> R, R", "S(0), S(0), S(0) -> S(0), S(0)",
+                   "S(1), S(1), S(1) -> S(1), S(1)", "S(2), R, R -> S(2), S(2)"}));
+  EXPECT_EQ(moves(attention(three, true)),
             (Texts{"R, R, R -> R, R", "S(0), S(0), S(0) -> S(0), S(0)",
                    "S(1), S(1), S(1) -> S(1), S(1)"}));
-  EXPECT_EQ(moves(whole_call(
-                op, {"f32[4, 6, 8, 2]", "f32[4, 6, 9, 2]", "f32[4, 6, 9, 2]", "f32[1, 6, 8, 9]"})),
+  EXPECT_EQ(moves(attention(with_mask, false, argument::Tensor{3})),
             (Texts{"R, R, R, R -> R, R", "S(0), S(0), S(0), R -> S(0), S(0)",
-                   "S(1), S(1), S(1), S(1) -> S(1), S(1)"}));
-  EXPECT_EQ(moves(whole_call(op, {"f32[4, 6, 8, 2]", "f32[4, 1, 9, 2]", "f32[4, 1, 9, 2]"})),
+                   "S(1), S(1), S(1), S(1) -> S(1), S(1)", "S(2), R, R, S(2) -> S(2), S(2)"}));
+  EXPECT_EQ(moves(attention({"f32[4, 6, 8, 2]", "f32[4, 1, 9, 2]", "f32[4, 1, 9, 2]"}, false)),
             (Texts{"no signature"}));
 }
 

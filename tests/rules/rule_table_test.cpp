@@ -60,12 +60,13 @@ OpSchema example(std::string text) {
 }
 
 TEST(RuleExample, ReadsEveryKindOfArgument) {
-  const OpSchema schema =
-      example("f32[8, 6], none, weight=i64[8], [f32[2], f32[]], 3, dim=[1, -1], [], flag=true");
+  const OpSchema schema = example(
+      "f32[8, 6], none, weight=i64[8], [f32[2], f32[]], 3, dim=[1, -1], [], flag=true, "
+      "mode=full");
   EXPECT_EQ(schema.arguments,
             (std::vector<Argument>{argument::Tensor{0}, argument::None{}, argument::Tensor{1},
                                    argument::TensorList{2, 2}, std::int64_t{3}, Ints{1, -1}, Ints{},
-                                   true}));
+                                   true, argument::Text{"full"}}));
   ASSERT_EQ(schema.tensors.size(), 4U);
   EXPECT_EQ(to_string(*schema.tensors[1]), "i64[8] on (axis=2) as [R]");
 }

@@ -328,6 +328,37 @@ TEST(Views, RegroupingKeepsCutsThatTheNewDimsCanExpress) {
   EXPECT_EQ(regrouped_text("f32[8, 6] on (a=2) as [P(sum)]", {48}), "f32[48] on (a=2) as [P(sum)]");
 }
 
+TEST(Views, TwoCutDimsBecomeOneThatTheInnerAxisCutsInBlocks) {
+  const char* const rows = "f32[24, 5] on (a=2, b=2) as [S(0), S(0, blocks=2)]";
+  EXPECT_EQ(regrouped_text("f32[4, 6, 5] on (a=2, b=2) as [S(0), S(1)]", {24, 5}), rows);
+  EXPECT_EQ(regrouped_text(rows, {4, 6, 5}), "f32[4, 6, 5] on (a=2, b=2) as [S(0), S(1)]");
+  EXPECT_EQ(regrouped_text("f32[4, 6] on (a=2, b=2) as [S(1), S(0)]", {24}),
+            "f32[24] on (a=2, b=2) as [S(0, blocks=2)[1], S(0)[0]]");
+  EXPECT_EQ(regrouped_text("f32[24] on (a=2, b=2) as [S(0), S(0)]", {2, 12}),
+            "f32[2, 12] on (a=2, b=2) as [S(0), S(1)]");
+}
+
+TEST(ViewsLaw, DimsThatBecomeOneAndAreSplitAgainAreCutAsBefore) {
+  for (const std::int64_t b : {1, 2, 3, 4, 7}) {
+    for (const std::int64_t s : {2, 3, 5, 6}) {
+      for (const char* const cut :
+           {"[S(0), S(1), R]", "[S(1), S(0), R]", "[S(0), S(1), S(1)]", "[S(0), S(0), S(1)]",
+            "[S(0), R, S(2)]", "[S(2), S(1), S(0)]"}) {
+        const std::string shape = "f32[" + std::to_string(b) + ", " + std::to_string(s) + ", 6]";
+        const DTensorSpec spec = parse_spec(shape + " on (a=2, b=3, c=2) as " + cut);
+        const auto rows = regrouped(spec, TensorMeta({b * s, 6}, DType::F32));
+        ASSERT_TRUE(rows) << to_string(spec);
+        const auto back = regrouped(*rows, spec.meta());
+        ASSERT_TRUE(back) << to_string(*rows);
+        for (const Coordinate& at : places(spec)) {
+          if (count(local_shape(spec, at)) == 0) continue;
+          EXPECT_EQ(slice_at(*back, at), slice_at(spec, at)) << to_string(spec);
+        }
+      }
+    }
+  }
+}
+
 TEST(Views, UnevenCutsBecomeListedSizes) {
   EXPECT_EQ(regrouped_text("f32[5, 6] on (a=2) as [S(0)]", {30}),
             "f32[30] on (a=2) as [S(0, sizes=[18, 12])]");
@@ -338,7 +369,6 @@ TEST(Views, UnevenCutsBecomeListedSizes) {
 TEST(Views, RegroupingThatMixesShardsIsNone) {
   EXPECT_EQ(regrouped_text("f32[8, 6] on (a=4) as [S(0)]", {6, 8}), "none");
   EXPECT_EQ(regrouped_text("f32[6] on (a=4) as [S(0)]", {2, 3}), "none");
-  EXPECT_EQ(regrouped_text("f32[4, 6] on (a=2, b=2) as [S(0), S(1)]", {24}), "none");
   EXPECT_EQ(regrouped_text("f32[0, 6] on (a=2) as [S(0)]", {0}), "none");
 }
 

@@ -384,6 +384,7 @@ Samples make_rule_samples() {
   for (const auto& more : {samples_of_totals()}) {
     samples.insert(samples.end(), more.begin(), more.end());
   }
+  add_samples_within(samples);
   return samples;
 }
 

@@ -10,6 +10,9 @@ namespace tegula {
 // At least one per rule, more where arguments matter. All give a new tensor.
 const std::vector<Sample>& rule_samples();
 
+// Parts of it, by family.
+void add_samples_within(std::vector<Sample>& samples);
+
 // Arguments and shapes at the edge of what rules cover: dims of one element or none, no dims, empty
 // lists, unusual numbers. Too special to say which moves are right in general.
 const std::vector<Sample>& edge_samples();

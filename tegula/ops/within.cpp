@@ -1,0 +1,152 @@
+// What works within a dim, or within several: these stay whole, the others may be cut.
+#include <algorithm>
+#include <numeric>
+
+#include "tegula/ops/families.h"
+#include "tegula/rules/signatures.h"
+
+namespace tegula::inner::families {
+namespace {
+
+// Fourier transforms ----------------------------------------------------------------------------
+
+using Dims = std::vector<std::size_t>;
+
+Dims transformed_dims(const OpSchema& schema) {
+  Dims dims;
+  for (std::int64_t dim : schema.ints(1)) {
+    dims.push_back(wrapped_dim(dim, static_cast<std::size_t>(schema.spec(0).ndim())));
+  }
+  return dims;
+}
+
+// From the widest to the narrowest.
+void sort_by_stride(Dims::iterator begin, Dims::iterator end, const Shape& stride) {
+  std::stable_sort(begin, end, [&](std::size_t a, std::size_t b) { return stride[a] > stride[b]; });
+}
+
+// How libtorch lays a result out: what is transformed is innermost.
+Dims with_innermost(const Shape& stride, const Dims& innermost) {
+  Dims order;
+  for (std::size_t dim = 0; dim < stride.size(); ++dim) {
+    if (std::find(innermost.begin(), innermost.end(), dim) == innermost.end()) order.push_back(dim);
+  }
+  sort_by_stride(order.begin(), order.end(), stride);
+  order.insert(order.end(), innermost.begin(), innermost.end());
+  return order;
+}
+
+Dims order_of_complex(const Shape& stride, Dims dims) {
+  sort_by_stride(dims.begin(), dims.end(), stride);
+  return with_innermost(stride, dims);
+}
+
+Dims order_from_real(const Shape& stride, Dims dims) {
+  sort_by_stride(dims.begin(), dims.end() - 1, stride);
+  return with_innermost(stride, dims);
+}
+
+// All dims but the last are transformed first, as complex numbers.
+Dims order_to_real(const Shape& stride, Dims dims) {
+  const std::size_t last = dims.back();
+  dims.pop_back();
+  Dims order = order_of_complex(stride, dims);
+  order.erase(std::find(order.begin(), order.end(), last));
+  order.push_back(last);
+  return order;
+}
+
+// (self, dim, normalization, a flag or a size) -> the same dims, the last of `dim` with as many
+// elements as `length` says. Linear.
+SignatureOf fourier(Dims (*order)(const Shape& stride, Dims dims),
+                    std::int64_t (*length)(const OpSchema& schema, std::int64_t now)) {
+  return [order, length](const OpSchema& schema) -> std::optional<Signature> {
+    if (schema.ints(1).empty()) return std::nullopt;
+    const Dims dims = transformed_dims(schema);
+    Signature signature;
+    const Term self = own_factors(signature, schema.spec(0).shape());
+    Result result{self};
+    for (std::size_t dim : dims) {
+      signature.is_whole[dim] = true;
+      result.term.factors[dim] = kNoFactor;
+    }
+    result.term.sizes[dims.back()] = length(schema, self.sizes[dims.back()]);
+    result.memory_order = order(schema.spec(0).meta().stride(), dims);
+    signature.operands = {{self, true}};
+    signature.results = {result};
+    signature.needs_elements = true;
+    return signature;
+  };
+}
+
+std::int64_t same_length(const OpSchema&, std::int64_t now) { return now; }
+std::int64_t length_from_real(const OpSchema& schema, std::int64_t now) {
+  return schema.flag(3) ? now / 2 + 1 : now;
+}
+std::int64_t length_to_real(const OpSchema& schema, std::int64_t) { return schema.integer(3); }
+
+// Others ----------------------------------------------------------------------------------------
+
+// (self, k, dim, ...) -> values, indices
+std::optional<Signature> topk(const OpSchema& schema) {
+  if (schema.spec(0).ndim() == 0) return std::nullopt;
+  const std::size_t along =
+      wrapped_dim(schema.integer(2), static_cast<std::size_t>(schema.spec(0).ndim()));
+  Signature signature;
+  const Term self = own_factors(signature, schema.spec(0).shape());
+  signature.is_whole[along] = true;
+  Term kept = self;
+  kept.factors[along] = kNoFactor;
+  kept.sizes[along] = schema.integer(1);
+  signature.operands = {{self}};
+  signature.results = {{kept}, {kept}};
+  return signature;
+}
+
+// (self, p, dim, maxnorm): the norm of each slice along the dim.
+std::optional<Signature> renorm(const OpSchema& schema) {
+  Signature signature;
+  const Term self = own_factors(signature, schema.spec(0).shape());
+  const std::size_t along = wrapped_dim(schema.integer(2), self.sizes.size());
+  for (std::size_t dim = 0; dim < self.sizes.size(); ++dim) signature.is_whole[dim] = dim != along;
+  signature.operands = {{self}};
+  signature.results = {{self}};
+  return signature;
+}
+
+// (self, boundaries, ...): each element by itself.
+std::optional<Signature> bucketize(const OpSchema& schema) {
+  static constexpr RuleText text = "~..., ~b! -> ...";
+  std::optional<Signature> signature = signature_of(text.form(), schema);
+  if (signature) signature->results.front().layout = ResultLayout::RowMajor;
+  return signature;
+}
+
+}  // namespace
+
+void add_within(RuleTable& rules) {
+  rules.add("_fft_c2c", "within dims", fourier(order_of_complex, same_length),
+            "c64[8, 6, 4], dim=[1], normalization=0, forward=true");
+  rules.add("_fft_r2c", "within dims", fourier(order_from_real, length_from_real),
+            "f32[8, 6, 4], dim=[1], normalization=0, onesided=true");
+  rules.add("_fft_c2r", "within dims", fourier(order_to_real, length_to_real),
+            "c64[8, 6, 4], dim=[1], normalization=0, last_dim_size=10");
+
+  const ReductionForm after_k{.dims = 2, .keepdim = 3, .results = 2};
+  rules.add("kthvalue", "two results within a dim", reduction_within(after_k),
+            "f32[8, 6], k=2, dim=1, keepdim=false");
+  rules.add("topk", "the k first within a dim", topk, "f32[8, 6], k=2, dim=1");
+  for (const char* op : {"cummax", "cummin"}) {
+    rules.add(op, "within a dim", along_dim(1, "~... -> ..., ..."), "f32[8, 6], dim=1");
+  }
+  rules.add("sort.stable", "within a dim",
+            along_dim(2, "~... -> ..., ...", ResultLayout::LikeOperands),
+            "f32[8, 6], stable=true, dim=1, descending=false");
+  rules.add("linalg_cross", "within a dim",
+            along_dim(2, "... * ... -> ...", ResultLayout::LikeOperands),
+            "f32[8, 3], f32[8, 3], dim=1");
+  rules.add("renorm", "within slices of a dim", renorm, "f32[8, 6, 4], p=2, dim=1, maxnorm=1");
+  rules.add("bucketize.Tensor", "..., b -> ...", bucketize, "f32[8, 6], f32[5]");
+}
+
+}  // namespace tegula::inner::families
