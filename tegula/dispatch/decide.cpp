@@ -120,7 +120,8 @@ bool take_answer(const Call& call, const CallSchema& asked, const OutputSharding
   }
   for (const auto& [argument, sharding] : answer.size_arguments) {
     const Shape sizes = local_shape(sharding.spec(call.mesh(), DType::U8), at);
-    draft.local_op.arguments.emplace_back(argument, sizes);
+    const bool is_one = call.arguments()[argument].isInt();
+    draft.local_op.arguments.emplace_back(argument, is_one ? c10::IValue(sizes[0]) : sizes);
   }
   if (answer.lookup) {
     if (call.facts().writes) return false;  // what is not here is no result of the op

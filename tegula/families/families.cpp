@@ -45,6 +45,7 @@ std::vector<std::unique_ptr<torch::Library>> operators_of_any_tensors() {
 OperatorTable& operator_table() {
   static OperatorTable& table = *new OperatorTable({
       families::attention,
+      families::batch_norm,
       families::compositions,
       families::embedding_bags,
       families::geometry,

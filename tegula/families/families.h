@@ -18,6 +18,7 @@ namespace families {
 
 // One function per file.
 void attention(const c10::OperatorHandle& op, OperatorNotes& notes);
+void batch_norm(const c10::OperatorHandle& op, OperatorNotes& notes);
 void compositions(const c10::OperatorHandle& op, OperatorNotes& notes);
 void decompositions(const c10::OperatorHandle& op, OperatorNotes& notes);
 void embedding_bags(const c10::OperatorHandle& op, OperatorNotes& notes);

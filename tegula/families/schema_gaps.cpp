@@ -9,7 +9,7 @@ namespace tegula::inner::families {
 void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const std::string& name = op.operator_name().name;
   // batch norm in its older form changes the running statistics without saying so
-  if (name.starts_with("aten::native_batch_norm")) {
+  if (name == "aten::native_batch_norm" || name == "aten::batch_norm_update_stats") {
     notes.also_written = {"running_mean", "running_var"};
   }
   // attention on the CPU is tagged as random but refuses the dropout that would make it so

@@ -20,6 +20,10 @@ const std::vector<RuleFamily>& rule_families() {
       {"optimizers", families::add_optimizers},
       {"within dims", families::add_within},
       {"matrices", families::add_matrices},
+      {"convolutions", families::add_convolutions},
+      {"pooling", families::add_pooling},
+      {"resampling", families::add_resampling},
+      {"channels", families::add_channels},
   };
   return all;
 }

@@ -33,6 +33,10 @@ void add_indexing(RuleTable& rules);
 void add_optimizers(RuleTable& rules);
 void add_within(RuleTable& rules);
 void add_matrices(RuleTable& rules);
+void add_convolutions(RuleTable& rules);
+void add_pooling(RuleTable& rules);
+void add_resampling(RuleTable& rules);
+void add_channels(RuleTable& rules);
 
 }  // namespace inner::families
 }  // namespace tegula

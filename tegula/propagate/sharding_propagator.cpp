@@ -253,8 +253,9 @@ class Choice {
   // if there is one.
   bool keep_empty_factors_whole() {
     bool found = false;
-    for (std::size_t factor = 0; factor < cuts_.size() && signature_.needs_elements; ++factor) {
+    for (std::size_t factor = 0; factor < cuts_.size(); ++factor) {
       if (cuts_[factor].empty()) continue;
+      if (!needs_elements_of(signature_, static_cast<Factor>(factor))) continue;
       const DimCut cut(signature_.factor_sizes[factor], cuts_[factor]);
       if (!has_empty_shard(cut, mesh_.ndim())) continue;
       signature_.is_whole[factor] = true;

@@ -56,6 +56,14 @@ bool product_has(const Signature& signature, std::size_t product, Factor factor)
   });
 }
 
+// Whether what the result depends on is cut with the factor.
+bool depends_on(const Result& result, const Signature& signature, Factor factor) {
+  if (result.reads.empty()) return true;
+  return std::any_of(result.reads.begin(), result.reads.end(), [&](std::size_t operand) {
+    return dim_of(signature.operands[operand].term, factor).has_value();
+  });
+}
+
 // None if a product that the factor does not belong to cannot owe the sum.
 std::optional<AxisMove> cutting(const Signature& signature, Factor factor) {
   AxisMove move = all_alike(signature);
@@ -65,7 +73,10 @@ std::optional<AxisMove> cutting(const Signature& signature, Factor factor) {
   }
   bool owes = false;
   for (std::size_t r = 0; r < signature.results.size(); ++r) {
-    move.results[r] = cut_by(signature.results[r].term, factor, debt_of(signature, factor));
+    const Result& result = signature.results[r];
+    move.results[r] = depends_on(result, signature, factor)
+                          ? cut_by(result.term, factor, debt_of(signature, factor))
+                          : Placement(Replicate());
     owes = owes || owed_reduction(move.results[r]);
   }
   if (!owes) return move;

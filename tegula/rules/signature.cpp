@@ -232,6 +232,17 @@ std::optional<std::int64_t> dim_of(const Term& term, Factor factor) {
   return found - term.factors.begin();
 }
 
+bool needs_elements_of(const Signature& signature, Factor factor) {
+  const std::vector<Factor>& exempt = signature.may_be_empty;
+  return signature.needs_elements &&
+         std::find(exempt.begin(), exempt.end(), factor) == exempt.end();
+}
+
+Shape sizes_at(const OpSchema& schema, std::size_t argument) {
+  const auto* one = std::get_if<std::int64_t>(&schema.arguments[argument]);
+  return one ? Shape{*one} : schema.ints(argument);
+}
+
 Shape shape_of(const Term& term, const Signature& signature) {
   Shape shape = term.sizes;
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {

@@ -43,6 +43,9 @@ struct Result {
   Term term;
   ResultLayout layout = ResultLayout::RowMajor;
   std::vector<std::size_t> memory_order = {};  // if given: dims from the outermost to the innermost
+  // The operands that it depends on; empty: all. Where none of them has a factor that is cut, the
+  // result is whole on every rank.
+  std::vector<std::size_t> reads = {};
 };
 
 // An operand of a product. The op is linear in it, or only looks at it.
@@ -60,7 +63,8 @@ enum class Trait : std::uint8_t {
   Decreasing   // they change places
 };
 
-// An argument that lists sizes: one entry per dim of the term, to be replaced by local sizes.
+// An argument that lists sizes, or that is one: an entry per dim of the term, to be replaced by
+// local sizes.
 struct SizeArgument {
   std::size_t argument = 0;
   Term term;
@@ -73,8 +77,9 @@ struct Signature {
   std::vector<Result> results;
   ReduceOp over = ReduceOp::Sum;  // how parts combine when a factor that a result lacks is cut
   Trait trait = Trait::None;
-  bool needs_elements = false;  // the op fails on a shard without elements of a cut factor
-  bool reads_values = true;     // false: results depend on the operands' shapes alone
+  bool needs_elements = false;  // the op fails on a shard without elements of a cut factor ...
+  std::vector<Factor> may_be_empty = {};  // ... but for these
+  bool reads_values = true;               // false: results depend on the operands' shapes alone
   // A factor of one of two operands that the values of the other are indices into: where it is cut,
   // the local call looks up what its shard has, and the result, which has the indices' factors in
   // their order, is MaskPartial.
@@ -91,8 +96,14 @@ struct Signature {
   }
 };
 
+// Whether the op fails on a shard without elements of the factor.
+bool needs_elements_of(const Signature& signature, Factor factor);
+
 // None if the operands' shapes do not fit the text.
 std::optional<Signature> signature_of(const RuleForm& form, const OpSchema& schema);
+
+// What the call says at an argument of sizes.
+Shape sizes_at(const OpSchema& schema, std::size_t argument);
 
 // The whole shape.
 Shape shape_of(const Term& term, const Signature& signature);

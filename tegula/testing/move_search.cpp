@@ -130,7 +130,7 @@ class Search {
     try_placing(placing, size);
     if (!signature_ || size == 0) return;
     for (const SizeArgument& sizes : signature_->size_arguments) {
-      for (const Placement& shard : shards_of(schema().ints(sizes.argument), size)) {
+      for (const Placement& shard : shards_of(sizes_at(schema(), sizes.argument), size)) {
         placing.sizes = {{sizes.argument, shard}};
         try_placing(placing, size);
       }

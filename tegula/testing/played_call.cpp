@@ -9,6 +9,7 @@
 #include "tegula/families/families.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/random/random.h"
+#include "tegula/rules/signature.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 #include "tegula/testing/parts.h"
@@ -105,7 +106,7 @@ std::vector<at::Tensor> PlayedCall::tiles_of(std::size_t tensor, const Placing& 
 
 Shape PlayedCall::sizes_at(std::size_t argument, const Placement& placement,
                            std::int64_t rank) const {
-  const TensorMeta meta(schema().ints(argument), DType::U8);
+  const TensorMeta meta(tegula::sizes_at(schema(), argument), DType::U8);
   return local_shape(DTensorSpec(axis_, {placement}, meta), {rank});
 }
 
@@ -125,7 +126,8 @@ std::vector<std::vector<at::Tensor>> PlayedCall::play(const Placing& placing) {
       });
     }
     for (const auto& [index, placement] : placing.sizes) {
-      arguments[index] = sizes_at(index, placement, rank);
+      const Shape sizes = sizes_at(index, placement, rank);
+      arguments[index] = arguments[index].isInt() ? c10::IValue(sizes[0]) : sizes;
     }
     const std::vector<at::Tensor> results = run(std::move(arguments));
     for (std::size_t r = 0; r < results.size(); ++r) {

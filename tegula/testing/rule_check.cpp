@@ -74,7 +74,8 @@ class Check {
     const std::int64_t size = signature_->factor_sizes[static_cast<std::size_t>(move.cut)];
     const std::int64_t ranks = call_.axis().size();
     for (const Cut& cut : cuts_of(size, ranks)) {
-      if (signature_->needs_elements && leaves_a_rank_without(cut, size, ranks)) continue;
+      const bool needs_elements = needs_elements_of(*signature_, move.cut);
+      if (needs_elements && leaves_a_rank_without(cut, size, ranks)) continue;
       check_cut(with_cut(move, cut));
     }
   }

@@ -44,6 +44,19 @@ TEST(AxisMoves, Bmm) {
                    "R, S(2) -> S(2)", "P(sum), R -> P(sum)", "R, P(sum) -> P(sum)"}));
 }
 
+// The bias's gradient depends on the output's gradient alone, which has no input channels.
+TEST(AxisMoves, AResultThatDependsOnNothingCutIsWhole) {
+  using argument::Tensor;
+  const std::vector<Argument> arguments = {Tensor{0}, Tensor{1},      Tensor{2}, Ints{5},
+                                           Ints{1},   Ints{1},        Ints{1},   false,
+                                           Ints{0},   std::int64_t{1}};
+  const Texts listed = moves(whole_call(
+      "convolution_backward", {"f32[3, 5, 7]", "f32[3, 4, 7]", "f32[5, 4, 3]"}, arguments));
+  EXPECT_EQ(listed, (Texts{"R, R, R -> R, R, R", "S(0), S(0), R -> S(0), P(sum), P(sum)",
+                           "R, S(1), S(1) -> S(1), S(1), R", "S(1), R, S(0) -> P(sum), S(0), S(0)",
+                           "P(sum), R, R -> P(sum), P(sum), P(sum)"}));
+}
+
 TEST(AxisMoves, ASumOfTensorsOwesIfBothDo) {
   EXPECT_EQ(moves(whole_call("add.Tensor", {"f32[8, 6]", "f32[6]"}), Averages::Shown),
             (Texts{"R, R -> R", "S(0), R -> S(0)", "S(1), S(0) -> S(1)", "P(sum), P(sum) -> P(sum)",

@@ -361,6 +361,7 @@ Samples make_edge_samples() {
   add(samples, {"lerp.Scalar"}, {"f64[4, 6], f64[6], 0.3"});
   add(samples, {"embedding"}, {"f64[7, 5], i32[4, 3] in 0..6", "f64[1, 5], i64[4] in 0..0"});
   for (const Sample& sample : indexing_edge_samples()) samples.push_back(sample);
+  add_image_edge_samples(samples);
   return samples;
 }
 
@@ -385,6 +386,7 @@ Samples make_rule_samples() {
     samples.insert(samples.end(), more.begin(), more.end());
   }
   add_samples_within(samples);
+  add_image_samples(samples);
   return samples;
 }
 

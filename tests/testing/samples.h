@@ -12,6 +12,9 @@ const std::vector<Sample>& rule_samples();
 
 // Parts of it, by family.
 void add_samples_within(std::vector<Sample>& samples);
+// Those of one family each, for rule_samples and edge_samples.
+void add_image_samples(std::vector<Sample>& samples);
+void add_image_edge_samples(std::vector<Sample>& samples);
 
 // Arguments and shapes at the edge of what rules cover: dims of one element or none, no dims, empty
 // lists, unusual numbers. Too special to say which moves are right in general.

@@ -30,7 +30,20 @@ OperandsTried tried_for(const std::string& op) {
       "_unsafe_index.Tensor",
       "_unsafe_index_put",
       "lu_unpack",
-      "unfold_backward"};
+      "unfold_backward",
+
+      "native_batch_norm_backward",
+      "batch_norm_backward",
+      "native_group_norm",
+      "native_group_norm_backward",
+      "fractional_max_pool2d",
+      "fractional_max_pool3d",
+      "_adaptive_avg_pool2d_backward",
+      "_adaptive_avg_pool3d_backward",
+      "avg_pool2d_backward",
+      "avg_pool3d_backward",
+      "grid_sampler_2d_backward",
+      "grid_sampler_3d_backward"};
   return trusting.contains(op) ? OperandsTried::FittingOnly : OperandsTried::All;
 }
 
@@ -54,12 +67,18 @@ bool has_too_many_operands(const std::string& op) {
   return op == "_native_multi_head_attention" || op == "_transformer_encoder_layer_fwd";
 }
 
+// Ops that write where indices say, which libtorch does not check: a search would write elsewhere.
+bool writes_by_index(const std::string& op) {
+  const bool is_pooling = op.find("max_pool") != std::string::npos;
+  return op.starts_with("max_unpool") || (is_pooling && op.ends_with("_backward"));
+}
+
 // "op: move", and the first sample that shows it.
 std::map<std::string, std::string> unused_by_line() {
   std::map<std::string, std::string> lines;
   for (const Sample& sample : rule_samples()) {
     if (is_right_by_luck(sample.op) || trusts_indices(sample.op)) continue;
-    if (has_too_many_operands(sample.op)) continue;
+    if (has_too_many_operands(sample.op) || writes_by_index(sample.op)) continue;
     for (const AxisMove& move : unused_moves(rule_table(), sample, tried_for(sample.op))) {
       lines.try_emplace(sample.op + ": " + to_string(move), sample.arguments);
     }

@@ -1,0 +1,493 @@
+// Batch norm. Channels are normalized by themselves, so a cut of the channels needs no exchange.
+// Where the batch or space is cut, training needs the mean and the variance of all ranks together:
+// synchronised batch norm.
+//
+// Forward: each rank gives its mean and variance, [2, channels], in one all-gather; all combine
+// them in the same order, and so keep the same running statistics. The means are subtracted before
+// anything is squared: no digits cancel. Backward: one all-reduce of two sums, [2, channels].
+#include <ATen/ATen.h>
+
+#include <map>
+
+#include "tegula/bridge/torch_types.h"
+#include "tegula/families/families.h"
+#include "tegula/operators/call.h"
+#include "tegula/redistribute/redistribute_tile.h"
+#include "tegula/redistribute/tile_layout.h"
+#include "tegula/spec/placed_otherwise.h"
+#include "tegula/spec/slices.h"
+
+namespace tegula::inner::families {
+namespace {
+
+constexpr std::int64_t kChannels = 1;  // the dim of them
+
+at::Tensor optional_tensor(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::Tensor();
+}
+
+// Specs ---------------------------------------------------------------------------------------
+
+// The axes that cut the batch or space.
+std::vector<std::size_t> axes_beside_channels(const DTensorSpec& image) {
+  std::vector<std::size_t> axes;
+  for (std::size_t axis = 0; axis < image.placements().size(); ++axis) {
+    const Shard* shard = as_shard(image.placements()[axis]);
+    if (shard && shard->dim() != kChannels) axes.push_back(axis);
+  }
+  return axes;
+}
+
+// Of a tensor whose last dim are the channels, cut as those of the image; the axes beside them do
+// what is said.
+DTensorSpec channels_spec(const DTensorSpec& image, const Shape& shape, at::ScalarType type,
+                          const Placement& beside) {
+  const auto last = static_cast<std::int64_t>(shape.size()) - 1;
+  Placements placements(image.placements().size(), Replicate());
+  ShardOrder order;
+  const std::vector<std::size_t> axes = axes_beside_channels(image);
+  for (const std::size_t axis : axes) placements[axis] = beside;
+  if (as_shard(beside) && !axes.empty()) order.push_back({as_shard(beside)->dim(), axes});
+  for (const CutAxis& cut : image.dim_cuts()[kChannels].axes()) {
+    placements[cut.axis] = Shard(last, cut.cut);
+    if (order.empty() || order.back().dim != last) order.push_back({last, {}});
+    order.back().axes.push_back(cut.axis);
+  }
+  return {image.mesh(), placements, order, TensorMeta(shape, dtype_of(type))};
+}
+
+DTensorSpec spec_of_channels(const DTensorSpec& image, at::ScalarType type) {
+  return channels_spec(image, {image.shape()[kChannels]}, type, Replicate());
+}
+
+// A tensor's tile, brought to a spec. Plain tensors are the same on all ranks.
+at::Tensor tile_at(const at::Tensor& tensor, const DTensorSpec& spec, const World& world) {
+  const PayloadPtr payload = payload_of(tensor);
+  const DTensorSpec from = payload ? payload->spec().with_meta(dense(payload->spec().meta()))
+                                   : replicated_spec(spec.mesh(), dense(meta_of(tensor)));
+  const at::Tensor tile = payload ? payload->resolved_tile() : tensor;
+  return redistribute_tile(world, tile, from, spec);
+}
+
+// An image on tiles ---------------------------------------------------------------------------
+
+// The type to compute statistics in.
+at::ScalarType statistics_type(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
+}
+
+// Where images and numbers of channels are in one call.
+class ImagePlace {
+ public:
+  ImagePlace(const DTensorSpec& image, const World& world)
+      : image_(image), world_(world), at_(image.mesh().coordinate_of(world.rank())) {}
+
+  const DTensorSpec& image() const { return image_; }
+  const World& world() const { return world_; }
+  bool is_here() const { return at_.has_value(); }
+
+  at::Tensor image_tile(const at::Tensor& tensor) const {
+    const auto meta = TensorMeta(image_.shape(), dtype_of(tensor.scalar_type()));
+    return tile_at(tensor, image_.with_meta(meta), world_);
+  }
+
+  // Numbers of the channels, one dim; undefined stays so.
+  at::Tensor channels_tile(const at::Tensor& tensor, at::ScalarType type) const {
+    if (!tensor.defined()) return tensor;
+    return tile_at(tensor, spec_of_channels(image_, tensor.scalar_type()), world_).to(type);
+  }
+
+  // Numbers of channels so that they meet an image.
+  at::Tensor beside_image(const at::Tensor& channels) const {
+    std::vector<std::int64_t> shape(image_.shape().size(), 1);
+    shape[kChannels] = channels.numel();
+    return channels.view(shape);
+  }
+
+  std::vector<std::int64_t> dims_beside_channels() const {
+    std::vector<std::int64_t> dims{0};
+    for (std::int64_t dim = 2; dim < image_.ndim(); ++dim) dims.push_back(dim);
+    return dims;
+  }
+
+  // Elements of a channel, on all ranks together.
+  double count() const { return count_of(image_.shape()); }
+
+  // ... on each rank along the axes beside channels, in the order of channels_spec.
+  std::vector<double> counts() const {
+    const std::vector<std::size_t> axes = axes_beside_channels(image_);
+    std::vector<double> counts;
+    Coordinate at = *at_;
+    for (const std::size_t axis : axes) at[axis] = 0;
+    while (true) {
+      counts.push_back(count_of(local_shape(image_, at)));
+      std::size_t k = axes.size();
+      while (k > 0 && ++at[axes[k - 1]] == image_.mesh().axes()[axes[k - 1]].size) {
+        at[axes[--k]] = 0;
+      }
+      if (k == 0) return counts;
+    }
+  }
+
+  at::Tensor wrapped_image(const at::Tensor& tile, const at::Tensor& like) const {
+    const bool is_row_major = like.suggest_memory_format() == at::MemoryFormat::Contiguous;
+    const TensorMeta meta(
+        image_.shape(),
+        is_row_major ? row_major_strides(image_.shape()) : dense(meta_of(like)).stride(),
+        dtype_of(like.scalar_type()));
+    return wrapped(tile, image_.with_meta(meta));
+  }
+  at::Tensor wrapped_channels(const at::Tensor& tile, at::ScalarType type) const {
+    return wrapped(is_here() ? tile.to(type) : tile, spec_of_channels(image_, type));
+  }
+  // A tensor without elements, as libtorch gives it where there is nothing to say.
+  at::Tensor nothing(at::ScalarType type) const {
+    return replicated(at::empty({0}, at::TensorOptions(type)), image_.mesh(), world_);
+  }
+
+ private:
+  static double count_of(const Shape& shape) {
+    double count = 1;
+    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+      if (dim != kChannels) count *= static_cast<double>(shape[dim]);
+    }
+    return count;
+  }
+
+  at::Tensor wrapped(const at::Tensor& tile, const DTensorSpec& spec) const {
+    return outer_tensor(is_here() ? in_tile_layout(tile, spec, *at_) : no_tile(spec), spec, world_);
+  }
+
+  DTensorSpec image_;
+  World world_;
+  std::optional<Coordinate> at_;
+};
+
+// Statistics ----------------------------------------------------------------------------------
+
+struct Statistics {
+  at::Tensor mean, variance;  // of this rank's channels, f64
+};
+
+// [2, channels]; zeros of nothing.
+at::Tensor statistics_here(const at::Tensor& tile, at::ScalarType type) {
+  if (tile.numel() == 0) {
+    return at::zeros({2, tile.size(kChannels)}, at::TensorOptions(type));
+  }
+  const auto [mean, variance] = at::batch_norm_update_stats(tile.to(type), {}, {}, 0);
+  return at::stack({mean, variance});
+}
+
+Statistics statistics_of(const at::Tensor& tile, const ImagePlace& place) {
+  const at::ScalarType type = statistics_type(tile.scalar_type());
+  at::Tensor parts = statistics_here(tile, type).unsqueeze(0);
+  const std::vector<double> counts = place.counts();
+  if (!axes_beside_channels(place.image()).empty()) {
+    const Shape shape{static_cast<std::int64_t>(counts.size()), 2,
+                      place.image().shape()[kChannels]};
+    parts =
+        redistribute_tile(place.world(), parts, channels_spec(place.image(), shape, type, Shard(0)),
+                          channels_spec(place.image(), shape, type, Replicate()));
+  }
+  const at::Tensor shares = at::tensor(counts, at::kDouble).div_(place.count()).unsqueeze(1);
+  const at::Tensor means = parts.select(1, 0).to(at::kDouble);
+  const at::Tensor variances = parts.select(1, 1).to(at::kDouble);
+  const at::Tensor mean = at::sum(means * shares, 0);
+  return {mean, at::sum((variances + at::square(means - mean)) * shares, 0)};
+}
+
+// Moves a running statistic towards that of this batch.
+void update(const at::Tensor& running, const at::Tensor& now, double momentum,
+            const ImagePlace& place) {
+  if (!running.defined()) return;
+  const at::Tensor placed = place.wrapped_channels(now, running.scalar_type());
+  const PayloadPtr payload = payload_of(running);
+  running.mul_(1 - momentum).add_(payload ? placed : payload_of(placed)->whole(), momentum);
+}
+
+// Forward -------------------------------------------------------------------------------------
+
+struct BatchNorm {
+  at::Tensor input, weight, bias, running_mean, running_var;
+  bool is_training = false;
+  double momentum = 0;
+  double eps = 0;
+};
+
+// Of weights, running statistics and what is saved: that of the input, or float beside halves.
+at::ScalarType parameter_type(const BatchNorm& norm) {
+  for (const at::Tensor* one : {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var}) {
+    if (one->defined()) return one->scalar_type();
+  }
+  return norm.input.scalar_type();
+}
+
+Values run(const BatchNorm& norm) {
+  const PayloadPtr payload = payload_of(norm.input);
+  const ImagePlace place(with_reductions_done(payload->spec()), payload->world());
+  const at::ScalarType type = statistics_type(norm.input.scalar_type());
+  at::Tensor tile, mean, variance, output;
+  if (place.is_here()) {
+    tile = place.image_tile(norm.input);
+    if (norm.is_training) {
+      const Statistics statistics = statistics_of(tile, place);
+      mean = statistics.mean;
+      variance = statistics.variance;
+    } else {
+      mean = place.channels_tile(norm.running_mean, type);
+      variance = place.channels_tile(norm.running_var, type);
+    }
+    const at::Tensor weight = place.channels_tile(norm.weight, type);
+    const at::Tensor bias = place.channels_tile(norm.bias, type);
+    output = tile.numel() == 0
+                 ? tile
+                 : std::get<0>(at::native_batch_norm(tile, weight, bias, mean.to(type),
+                                                     variance.to(type), false, 0, norm.eps));
+  }
+  const at::Tensor normalized = place.wrapped_image(output, norm.input);
+  const at::ScalarType saved = parameter_type(norm);
+  if (!norm.is_training) return {normalized, place.nothing(saved), place.nothing(saved)};
+  const double count = place.count();
+  at::Tensor unbiased, deviation;
+  if (place.is_here()) {
+    unbiased = variance * (count / (count - 1));
+    deviation = at::rsqrt(variance + norm.eps);
+  }
+  update(norm.running_mean, mean, norm.momentum, place);
+  update(norm.running_var, unbiased, norm.momentum, place);
+  return {normalized, place.wrapped_channels(mean, saved),
+          place.wrapped_channels(deviation, saved)};
+}
+
+// Forms -----------------------------------------------------------------------------------------
+
+// Where arguments stand in a form of batch norm.
+constexpr int kNone = -1;
+constexpr int kAlways = -2;
+constexpr int kNever = -3;
+
+struct Form {
+  int running_mean, running_var, training, momentum;  // eps follows
+  bool has_reserve;
+};
+
+constexpr Form kOlder{3, 4, 5, 6, false};
+constexpr Form kWithoutStatistics{kNone, kNone, 3, 4, false};
+constexpr Form kWithUpdate{3, 4, kAlways, 5, true};
+constexpr Form kNoUpdate{3, 4, kNever, 5, true};
+constexpr Form kNoTraining{3, 4, kNever, 5, false};
+
+BatchNorm batch_norm_at(Arguments a, const Form& form) {
+  const auto at = [&](int index) -> const c10::IValue& {
+    return a[static_cast<std::size_t>(index)];
+  };
+  const auto statistic = [&](int index) {
+    return index == kNone ? at::Tensor() : optional_tensor(at(index));
+  };
+  return {at(0).toTensor(),
+          optional_tensor(at(1)),
+          optional_tensor(at(2)),
+          statistic(form.running_mean),
+          statistic(form.running_var),
+          form.training == kAlways || (form.training >= 0 && at(form.training).toBool()),
+          at(form.momentum).toDouble(),
+          at(form.momentum + 1).toDouble()};
+}
+
+// An image of floating numbers that holds values on tiles.
+bool is_image(const at::Tensor& tensor) {
+  const Payload* payload = payload_in(tensor);
+  return payload && !payload->link() && tensor.dim() >= 2 && tensor.numel() > 0 &&
+         at::isFloatingType(tensor.scalar_type());
+}
+
+// Numbers of the image's channels, of one type with it or float beside a half; or undefined.
+bool fits(const at::Tensor& channels, const at::Tensor& image, at::ScalarType type) {
+  if (!channels.defined()) return true;
+  const Payload* payload = payload_in(channels);
+  if (payload && (payload->link() || payload->spec().mesh() != payload_in(image)->spec().mesh())) {
+    return false;
+  }
+  return channels.dim() == 1 && channels.numel() == image.size(kChannels) &&
+         channels.scalar_type() == type;
+}
+
+bool can_run(const BatchNorm& norm) {
+  if (!is_image(norm.input)) return false;
+  const at::ScalarType own = norm.input.scalar_type();
+  const at::ScalarType type = parameter_type(norm);
+  if (type != own && type != statistics_type(own)) return false;
+  for (const at::Tensor* one : {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var}) {
+    if (!fits(*one, norm.input, type)) return false;
+  }
+  return norm.is_training || (norm.running_mean.defined() && norm.running_var.defined());
+}
+
+template <const Form& form>
+Recipe make_batch_norm(const Call& call) {
+  if (!can_run(batch_norm_at(call.arguments(), form))) return nullptr;
+  return [](Arguments a) {
+    const BatchNorm norm = batch_norm_at(a, form);
+    Values results = run(norm);
+    if (form.has_reserve) {
+      const PayloadPtr payload = payload_of(norm.input);
+      results.emplace_back(
+          ImagePlace(with_reductions_done(payload->spec()), payload->world()).nothing(at::kByte));
+    }
+    return results;
+  };
+}
+
+// The running statistics are results, too: copies of what is given.
+template <const Form& form>
+Recipe make_functional(const Call& call) {
+  const Recipe plain = make_batch_norm<form>(call);
+  for (const int index : {form.running_mean, form.running_var}) {
+    const c10::IValue& running = call.arguments()[static_cast<std::size_t>(index)];
+    if (!plain || !payload_in(running.toTensor())) return nullptr;
+  }
+  return [plain](Arguments a) {
+    Values arguments(a.begin(), a.end());
+    for (const int index : {form.running_mean, form.running_var}) {
+      c10::IValue& running = arguments[static_cast<std::size_t>(index)];
+      running = running.toTensor().clone();
+    }
+    Values results = plain(arguments);
+    for (const int index : {form.running_mean, form.running_var}) {
+      results.push_back(arguments[static_cast<std::size_t>(index)]);
+    }
+    return results;
+  };
+}
+
+// Whether a tensor can take the k-th result as it is.
+bool can_take(const at::Tensor& out, std::size_t k, const BatchNorm& norm) {
+  const Payload* payload = payload_in(out);
+  if (!payload || payload->link()) return false;
+  if (k == 0) {
+    return out.sizes() == norm.input.sizes() && out.scalar_type() == norm.input.scalar_type();
+  }
+  const bool is_reserve = k == 3;
+  const std::int64_t size = norm.is_training && !is_reserve ? norm.input.size(kChannels) : 0;
+  return out.dim() == 1 && out.numel() == size &&
+         out.scalar_type() == (is_reserve ? at::kByte : parameter_type(norm));
+}
+
+// Results go to the tensors that are given last.
+template <const Form& form>
+Recipe make_out(const Call& call) {
+  const Recipe plain = make_batch_norm<form>(call);
+  if (!plain) return nullptr;
+  const Arguments a = call.arguments();
+  const BatchNorm norm = batch_norm_at(a, form);
+  constexpr std::size_t first = static_cast<std::size_t>(form.momentum) + 2;
+  for (std::size_t index = first; index < a.size(); ++index) {
+    if (!can_take(a[index].toTensor(), index - first, norm)) return nullptr;
+  }
+  return [plain](Arguments arguments) {
+    const Values results = plain(arguments);
+    const Values out(arguments.begin() + static_cast<std::ptrdiff_t>(first), arguments.end());
+    for (std::size_t k = 0; k < out.size(); ++k) out[k].toTensor().copy_(results[k].toTensor());
+    return out;
+  };
+}
+
+// Backward --------------------------------------------------------------------------------------
+
+// (grad, input, weight?, running_mean?, running_var?, mean?, inverse deviation?, train, eps, mask)
+struct Gradient {
+  at::Tensor grad, input, weight, mean, deviation;
+};
+
+Gradient gradient_at(Arguments a) {
+  return {a[0].toTensor(), a[1].toTensor(), optional_tensor(a[2]), optional_tensor(a[5]),
+          optional_tensor(a[6])};
+}
+
+const DTensorSpec& leading_spec(const Gradient& gradient) {
+  const DTensorSpec& input = payload_in(gradient.input)->spec();
+  return axes_beside_channels(input).empty() ? payload_in(gradient.grad)->spec() : input;
+}
+
+Values run_backward(Arguments a) {
+  const Gradient gradient = gradient_at(a);
+  const c10::List<bool> mask = a[9].toBoolList();
+  const ImagePlace place(with_reductions_done(leading_spec(gradient)),
+                         payload_in(gradient.input)->world());
+  const at::ScalarType type = statistics_type(gradient.input.scalar_type());
+  const at::ScalarType of_weight =
+      gradient.weight.defined() ? gradient.weight.scalar_type() : gradient.input.scalar_type();
+  at::Tensor of_input, sum, scaled_sum;
+  if (place.is_here()) {
+    const at::Tensor grad = place.image_tile(gradient.grad).to(type);
+    const at::Tensor mean = place.channels_tile(gradient.mean, type);
+    const at::Tensor deviation = place.channels_tile(gradient.deviation, type);
+    const at::Tensor centred = place.image_tile(gradient.input).to(type) - place.beside_image(mean);
+    const std::vector<std::int64_t> dims = place.dims_beside_channels();
+    const at::Tensor parts = at::stack({at::sum(grad, dims), at::sum(grad * centred, dims)});
+    const Shape shape{2, place.image().shape()[kChannels]};
+    const at::Tensor sums = redistribute_tile(
+        place.world(), parts, channels_spec(place.image(), shape, type, Partial()),
+        channels_spec(place.image(), shape, type, Replicate()));
+    sum = sums[0];
+    scaled_sum = sums[1] * deviation;
+    if (mask[0]) {
+      const double count = place.count();
+      const at::Tensor weight = place.channels_tile(gradient.weight, type);
+      const at::Tensor slope = weight.defined() ? deviation * weight : deviation;
+      of_input = centred.mul_(place.beside_image(scaled_sum * deviation / -count))
+                     .add_(grad)
+                     .sub_(place.beside_image(sum / count))
+                     .mul_(place.beside_image(slope))
+                     .to(gradient.input.scalar_type());
+    }
+  }
+  Values results(3, at::Tensor());
+  if (mask[0]) results[0] = place.wrapped_image(of_input, gradient.input);
+  if (mask[1]) results[1] = place.wrapped_channels(scaled_sum, of_weight);
+  if (mask[2]) results[2] = place.wrapped_channels(sum, of_weight);
+  return results;
+}
+
+// Of statistics that were fixed, and where the channels alone are cut, the rule does it.
+Recipe make_backward(const Call& call) {
+  const Arguments a = call.arguments();
+  const Gradient gradient = gradient_at(a);
+  if (!a[7].toBool() || !is_image(gradient.input) || !is_image(gradient.grad)) return nullptr;
+  if (!gradient.mean.defined() || !gradient.deviation.defined()) return nullptr;
+  const at::ScalarType type = gradient.mean.scalar_type();
+  for (const at::Tensor* one : {&gradient.weight, &gradient.mean, &gradient.deviation}) {
+    if (!fits(*one, gradient.input, one->defined() ? one->scalar_type() : type)) return nullptr;
+  }
+  const DTensorSpec& grad = payload_in(gradient.grad)->spec();
+  const DTensorSpec& input = payload_in(gradient.input)->spec();
+  if (grad.mesh() != input.mesh() || grad.shape() != input.shape()) return nullptr;
+  return axes_beside_channels(leading_spec(gradient)).empty() ? nullptr : run_backward;
+}
+
+}  // namespace
+
+void batch_norm(const c10::OperatorHandle& op, OperatorNotes& notes) {
+  static const std::map<std::string, MakeRecipe> table = {
+      {"aten::native_batch_norm", make_batch_norm<kOlder>},
+      {"aten::native_batch_norm.out", make_out<kOlder>},
+      {"aten::_native_batch_norm_legit", make_batch_norm<kOlder>},
+      {"aten::_native_batch_norm_legit.out", make_out<kOlder>},
+      {"aten::_native_batch_norm_legit.no_stats", make_batch_norm<kWithoutStatistics>},
+      {"aten::_native_batch_norm_legit.no_stats_out", make_out<kWithoutStatistics>},
+      {"aten::_native_batch_norm_legit_no_training", make_batch_norm<kNoTraining>},
+      {"aten::_native_batch_norm_legit_no_training.out", make_out<kNoTraining>},
+      {"aten::_native_batch_norm_legit_functional", make_functional<kOlder>},
+      {"aten::_batch_norm_with_update", make_batch_norm<kWithUpdate>},
+      {"aten::_batch_norm_with_update.out", make_out<kWithUpdate>},
+      {"aten::_batch_norm_with_update_functional", make_functional<kWithUpdate>},
+      {"aten::_batch_norm_no_update", make_batch_norm<kNoUpdate>},
+      {"aten::_batch_norm_no_update.out", make_out<kNoUpdate>},
+      {"aten::native_batch_norm_backward", make_backward},
+      {"aten::batch_norm_backward", make_backward},
+  };
+  const auto found = table.find(toString(op.operator_name()));
+  if (found != table.end()) notes.decomposition = found->second;
+}
+
+}  // namespace tegula::inner::families
