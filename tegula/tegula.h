@@ -18,6 +18,7 @@
 //   tensor/module.h        whole modules
 //   tensor/collectives.h   collectives on plain tensors that autograd can follow
 //   tensor/register_sharding.h  rules of your own operators
+//   tensor/neighbours.h    ghost cells around a tile, rows that go from rank to rank
 //   tensor/save.h          torch::save of what is distributed is refused in time
 //   tensor/show.h          what this rank holds, as text
 //   dispatch/calibrate.h   the cost model of this machine, measured
@@ -41,5 +42,6 @@
 #include "tegula/tensor/factories.h"
 #include "tegula/tensor/module.h"
 #include "tegula/tensor/register_sharding.h"
+#include "tegula/tensor/neighbours.h"
 #include "tegula/tensor/save.h"
 #include "tegula/tensor/show.h"

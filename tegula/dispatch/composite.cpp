@@ -73,6 +73,12 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
     if (!call.has_dtensors()) return;
     if (!entry_.notes.takes_plain_tensors) call.check_plain_tensors();
     make_plain_what_is_read(call, *stack);
+    const bool may_compose = entry_.notes.decomposition && !entry_.facts.has_out;
+    if (const Recipe recipe = may_compose ? entry_.notes.decomposition(call) : nullptr) {
+      replace_arguments(*stack, call.arguments().size(), recipe(call.arguments()));
+      is_done = true;
+      return;
+    }
     if (entry_.notes.points_into_data && !entry_.facts.has_out && call.coordinate()) {
       check_may_gather(call);
       replace_arguments(*stack, call.arguments().size(), run_on_wholes(call));

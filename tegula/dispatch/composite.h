@@ -9,7 +9,8 @@
 
 namespace tegula::inner {
 
-// The composition stays; plain tensors that it makes itself count as replicated while it runs. An
+// The composition stays, unless the operator's family has another one of ops that autograd follows
+// (a decomposition); plain tensors that it makes itself count as replicated while it runs. An
 // out= form takes the universal path, since the composition would resize the tensor's storage.
 class CompositeKernel final : public c10::OperatorKernel {
  public:

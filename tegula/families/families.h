@@ -19,7 +19,9 @@ namespace families {
 // One function per file.
 void attention(const c10::OperatorHandle& op, OperatorNotes& notes);
 void batch_norm(const c10::OperatorHandle& op, OperatorNotes& notes);
+void adaptive_pooling(const c10::OperatorHandle& op, OperatorNotes& notes);
 void compositions(const c10::OperatorHandle& op, OperatorNotes& notes);
+void convolutions(const c10::OperatorHandle& op, OperatorNotes& notes);
 void decompositions(const c10::OperatorHandle& op, OperatorNotes& notes);
 void embedding_bags(const c10::OperatorHandle& op, OperatorNotes& notes);
 void geometry(const c10::OperatorHandle& op, OperatorNotes& notes);
@@ -28,6 +30,8 @@ void masks(const c10::OperatorHandle& op, OperatorNotes& notes);
 void matrices(const c10::OperatorHandle& op, OperatorNotes& notes);
 void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes);
 void owners(const c10::OperatorHandle& op, OperatorNotes& notes);
+void moved_elements(const c10::OperatorHandle& op, OperatorNotes& notes);
+void pooling(const c10::OperatorHandle& op, OperatorNotes& notes);
 void random_numbers(const c10::OperatorHandle& op, OperatorNotes& notes);
 void recurrent(const c10::OperatorHandle& op, OperatorNotes& notes);
 void schema_gaps(const c10::OperatorHandle& op, OperatorNotes& notes);

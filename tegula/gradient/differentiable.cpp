@@ -170,6 +170,17 @@ at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec) {
   return payload->link() ? tile : sharing_version(std::move(tile), tensor);
 }
 
+at::Tensor apply_linear(const at::Tensor& tensor, const LinearFunction& function,
+                        const LinearFunction& transpose) {
+  return Moved::apply(tensor, Move([function](const at::Tensor& input) {
+                        const BelowAutograd below;
+                        return function(input);
+                      }),
+                      Move([function, transpose](const at::Tensor& grad) {
+                        return apply_linear(grad, transpose, function);
+                      }));
+}
+
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
                           const GradientPolicy& policy) {
   if (const Payload* held = payload_in(grad)) {

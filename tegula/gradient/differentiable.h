@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+
 #include "tegula/payload/payload.h"
 #include "tegula/redistribute/route.h"
 
@@ -22,6 +24,12 @@ at::Tensor wrap_tile(const at::Tensor& tile, const DTensorSpec& spec, const DTen
 
 // The tile; its gradients form a tensor of `grad_spec`.
 at::Tensor unwrap_tile(const at::Tensor& tensor, const DTensorSpec& grad_spec);
+
+// What a linear function makes of a plain tensor; gradients take its transpose on their way back,
+// and theirs the function again.
+using LinearFunction = std::function<at::Tensor(const at::Tensor&)>;
+at::Tensor apply_linear(const at::Tensor& tensor, const LinearFunction& function,
+                        const LinearFunction& transpose);
 
 // A gradient, plain (then replicated) or not, placed as the tensor's gradient should be: reductions
 // that it owes are done, or started, or left to others, as the policy says.

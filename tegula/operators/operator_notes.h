@@ -66,7 +66,8 @@ struct OperatorNotes {
   // key says, so such views are not remembered.
   void (*check_view)(const Call& call) = nullptr;
 
-  // A decomposition: other ops on DTensors, that exchange what has to be exchanged (totals).
+  // A decomposition: other ops on DTensors, that exchange what has to be exchanged (totals). It
+  // runs below autograd; that of an operator which libtorch composes itself, above.
   MakeRecipe decomposition = nullptr;
   // ... here a rule is asked, if there is one ...
   // Work on tiles that needs no other rank.
