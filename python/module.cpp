@@ -10,7 +10,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -22,6 +24,8 @@
 #include "tegula/comm/comm_log.h"
 #include "tegula/comm/lane.h"
 #include "tegula/comm/world.h"
+#include "tegula/dispatch/decision_cache.h"
+#include "tegula/families/families.h"
 #include "tegula/gradient/gradients.h"
 #include "tegula/payload/guards.h"
 #include "tegula/payload/host_errors.h"
@@ -483,6 +487,24 @@ void bind_log(py::module_& module) {
       .def("__str__", &LogContext::text);
 }
 
+// How the calls of an op were carried out, of those that the world remembers. None if the world
+// remembers none of the op's own: libtorch made it of others, or it is a matter of each call.
+std::vector<std::string> ways_of(const World& world, const std::string& name,
+                                 const std::string& overload) {
+  const auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+  if (!op) throw UsageError("there is no operator " + in_quotes(name + "." + overload));
+  const std::set<std::string_view> ways =
+      world.part<DecisionCache>().ways(operator_table().entry(*op).index);
+  return {ways.begin(), ways.end()};
+}
+
+void bind_decisions(py::module_& module) {
+  module.def("ways_of", ways_of);
+  module.def("decision_count",
+             [](const World& world) { return world.part<DecisionCache>().size(); });
+  module.def("forget_decisions", [](const World& world) { world.part<DecisionCache>().forget(); });
+}
+
 }  // namespace
 }  // namespace tegula::python
 
@@ -500,4 +522,5 @@ PYBIND11_MODULE(_tegula, module) {
   bind_local_map(module);
   bind_rules(module);
   bind_log(module);
+  bind_decisions(module);
 }

@@ -7,6 +7,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/kernel.h"
+#include "tegula/dispatch/plain_form.h"
 #include "tegula/dispatch/strict.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
@@ -51,6 +52,16 @@ Values run_on_wholes(const Call& call) {
   return stack;
 }
 
+// By the plain form, or by whole operands.
+Values run_with_out(const Call& call) {
+  if (call.notes().change) return call.notes().change(call);
+  if (const Recipe recipe = StrictMode::is_on() ? nullptr : by_plain_form(call)) {
+    Values results = recipe(call.arguments());
+    if (!results.empty()) return results;
+  }
+  return run_whole(call);
+}
+
 // out= has no gradient, in libtorch as here.
 void check_no_gradient_is_lost(const Call& call) {
   if (!at::GradMode::is_enabled()) return;
@@ -91,8 +102,7 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
     if (!entry_.facts.has_out) return;
     check_no_gradient_is_lost(call);
     call.check_plain_tensors();
-    replace_arguments(*stack, call.arguments().size(),
-                      entry_.notes.change ? entry_.notes.change(call) : run_whole(call));
+    replace_arguments(*stack, call.arguments().size(), run_with_out(call));
     is_done = true;
   });
   if (is_done) return;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tegula/base/overloaded.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/decision.h"
 #include "tegula/dispatch/overlaps.h"
@@ -139,6 +140,18 @@ bool take_answer(const Call& call, const CallSchema& asked, const OutputSharding
 }
 
 }  // namespace
+
+std::string_view name_of(const Decision& decision) {
+  return std::visit(Overloaded{
+                        [](const LocalOp&) { return std::string_view("rule"); },
+                        [](const ViewPlan&) { return std::string_view("view"); },
+                        [](const LinkPlan&) { return std::string_view("link"); },
+                        [](const Decomposition&) { return std::string_view("decomposition"); },
+                        [](const TileOp&) { return std::string_view("tile op"); },
+                        [](const Universal&) { return std::string_view("universal"); },
+                    },
+                    decision);
+}
 
 std::optional<LocalOpDraft> draft_local_op(const Call& call) {
   if (!can_follow_a_rule(call)) return std::nullopt;

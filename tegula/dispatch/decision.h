@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -67,6 +68,9 @@ inline bool may_communicate(const Decision& decision) {
   if (const auto* local_op = std::get_if<LocalOp>(&decision)) return local_op->communicates;
   return !std::holds_alternative<ViewPlan>(decision) && !std::holds_alternative<LinkPlan>(decision);
 }
+
+// "rule", "view", "link", "decomposition", "tile op", "universal"
+std::string_view name_of(const Decision& decision);
 
 // A LocalOp but for the results, whose element types the op decides when it first runs.
 struct LocalOpDraft {

@@ -80,6 +80,14 @@ std::size_t DecisionCache::size() {
   return count;
 }
 
+std::set<std::string_view> DecisionCache::ways(std::size_t op) {
+  const std::lock_guard lock(lock_);
+  std::set<std::string_view> names;
+  if (op >= tables_.size()) return names;
+  for (const auto& [key, entry] : tables_[op].entries) names.insert(name_of(*entry.decision));
+  return names;
+}
+
 void DecisionCache::forget() {
   std::vector<Table> forgotten;
   const std::lock_guard lock(lock_);

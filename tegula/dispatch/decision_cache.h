@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -33,6 +35,8 @@ class DecisionCache {
   void keep_at_most(std::size_t per_op);
   // How many are remembered.
   std::size_t size();
+  // In which ways the calls of an op that are remembered are carried out (decision.h name_of).
+  std::set<std::string_view> ways(std::size_t op);
 
  private:
   struct Hash {

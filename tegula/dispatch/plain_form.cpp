@@ -67,7 +67,7 @@ void write(const at::Tensor& written, const at::Tensor& result) {
 
 Recipe by_plain_form(const Call& call) {
   const OpFacts& facts = call.facts();
-  if (!facts.writes || facts.is_random || facts.is_by_member ||
+  if (!facts.writes || (facts.is_random && !facts.has_out) || facts.is_by_member ||
       facts.rule == rule_name(facts.name) || !returns_what_it_writes(facts) ||
       !writes_tiles(call) || !moves_something(call)) {
     return nullptr;

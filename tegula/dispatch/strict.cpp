@@ -4,9 +4,7 @@
 #include "tegula/payload/guards.h"
 
 namespace tegula::inner {
-namespace {
 
-// Reading it is what was asked for.
 bool gives_numbers(const Call& call) {
   for (const c10::Argument& result : call.op().schema().returns()) {
     if (result.type()->kind() == c10::TypeKind::TensorType ||
@@ -16,8 +14,6 @@ bool gives_numbers(const Call& call) {
   }
   return !call.facts().writes;
 }
-
-}  // namespace
 
 void check_may_move(const Call& call, const LocalOpDraft& draft) {
   if (!draft.local_op.communicates || !StrictMode::is_on()) return;

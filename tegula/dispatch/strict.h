@@ -5,6 +5,8 @@
 
 namespace tegula::inner {
 
+// Whether the call's results are no tensors: reading its operands is what was asked for.
+bool gives_numbers(const Call& call);
 // UsageError in strict mode if operands would be redistributed with communication.
 void check_may_move(const Call& call, const LocalOpDraft& draft);
 // UsageError in strict mode if operands would be gathered.

@@ -6,6 +6,7 @@
 #include "tegula/bridge/seed_word.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/dispatch/build.h"
+#include "tegula/dispatch/gather_warning.h"
 #include "tegula/dispatch/kernel.h"
 #include "tegula/dispatch/strict.h"
 #include "tegula/dispatch/universal.h"
@@ -66,6 +67,7 @@ Values run_by_member(const Call& call) {
 
 Values run_whole(const Call& call) {
   check_may_gather(call);
+  warn_of_gather(call);
   if (call.notes().writes_in_order && call.facts().return_is.empty() && writes_share_memory(call)) {
     return run_by_member(call);
   }

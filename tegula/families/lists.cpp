@@ -2,11 +2,13 @@
 // does.
 #include "tegula/families/lists.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 
 #include "tegula/families/families.h"
+#include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
 #include "tegula/spec/placed_otherwise.h"
 
@@ -17,8 +19,16 @@ bool exists(const std::string& name, const std::string& overload) {
   return c10::Dispatcher::singleton().findSchema({name, overload}).has_value();
 }
 
-// "aten::_foreach_add_.List" -> "add.Tensor"; the first form of the op that exists.
-std::string op_of_members(std::string name, const std::string& overload) {
+// "List_out" -> "List", "out" -> ""
+std::string without_out(const std::string& overload) {
+  if (overload == "out") return "";
+  return overload.ends_with("_out") ? overload.substr(0, overload.size() - 4) : overload;
+}
+
+// "aten::_foreach_add_.List", "aten::_foreach_add.List_out" -> "add.Tensor"; the first form of the
+// op that exists.
+std::string op_of_members(std::string name, const std::string& full_overload) {
+  const std::string overload = without_out(full_overload);
   if (name.ends_with('_')) name.pop_back();
   std::vector<std::string> candidates{overload, "Tensor", ""};
   if (overload == "List") candidates = {"Tensor", "Tensor_Tensor", ""};
@@ -113,6 +123,68 @@ Recipe one_mesh_at_a_time(const Call& call) {
   };
 }
 
+namespace {
+
+// Functional forms ----------------------------------------------------------------------------
+
+c10::IValue copies_of(const c10::IValue& list) {
+  return with_tensors(list, [](int, const at::Tensor& tensor) { return tensor.clone(); });
+}
+
+Recipe copy_of_each(const Call&) {
+  return [](Arguments arguments) -> Values { return {copies_of(arguments[0])}; };
+}
+
+// The placements of the first tensor of its shape that stands at one place of the lists and is cut.
+// None if there is none.
+std::optional<DTensorSpec> cut_of_member(Arguments arguments, std::size_t member,
+                                         at::IntArrayRef sizes) {
+  for (const c10::IValue& list : arguments) {
+    if (!list.isTensorList() || list.toListRef().size() <= member) continue;
+    const at::Tensor& tensor = list.toListRef()[member].toTensor();
+    const Payload* payload = payload_in(tensor);
+    if (!payload || payload->link() || tensor.sizes() != sizes) continue;
+    const DTensorSpec spec = with_reductions_done(payload->spec());
+    if (!spec.is_replicated()) return spec;
+  }
+  return std::nullopt;
+}
+
+// Copies of a list that are cut as other lists of the call are: slicing costs nothing.
+c10::IValue copies_cut_alike(const c10::IValue& list, Arguments arguments) {
+  return with_tensors(list, [&](int member, const at::Tensor& tensor) {
+    const auto cut = cut_of_member(arguments, static_cast<std::size_t>(member), tensor.sizes());
+    const Payload* payload = payload_in(tensor);
+    const bool is_sliced = cut && payload && !payload->link() && payload->spec().is_replicated() &&
+                           payload->spec().mesh() == cut->mesh();
+    if (!is_sliced) return tensor.clone();
+    return move_to(tensor, cut->with_meta(dense(payload->spec().meta())), CallMode::Sync, {})
+        .clone();
+  });
+}
+
+// "aten::_fused_adam": the in-place form on copies of what it writes, which are the results.
+Recipe on_copies(const Call& call) {
+  const c10::OperatorName& name = call.op().operator_name();
+  const auto in_place =
+      c10::Dispatcher::singleton().findSchema({name.name + "_", name.overload_name});
+  if (!in_place) return nullptr;
+  return [op = *in_place](Arguments arguments) -> Values {
+    Values stack(arguments.begin(), arguments.end());
+    Values results;
+    for (std::size_t index = 0; index < stack.size(); ++index) {
+      const c10::AliasInfo* alias = op.schema().arguments()[index].alias_info();
+      if (alias == nullptr || !alias->isWrite()) continue;
+      stack[index] = copies_cut_alike(stack[index], arguments);
+      results.push_back(stack[index]);
+    }
+    op.callBoxed(&stack);
+    return results;
+  };
+}
+
+}  // namespace
+
 void lists(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const c10::OperatorName& name = op.operator_name();
   if (!has_lists(op.schema())) return;
@@ -125,6 +197,9 @@ void lists(const c10::OperatorHandle& op, OperatorNotes& notes) {
     notes.rule_per_member = rule_name(name.name);
   }
   if (!notes.rule_per_member.empty()) notes.decomposition = one_mesh_at_a_time;
+  if (toString(name) == "aten::_foreach_clone") notes.decomposition = copy_of_each;
+  const bool is_functional = !name.name.ends_with('_') && !name.overload_name.ends_with("out");
+  if (name.name.starts_with("aten::_fused_") && is_functional) notes.decomposition = on_copies;
 }
 
 }  // namespace tegula::inner::families

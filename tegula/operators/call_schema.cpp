@@ -69,7 +69,12 @@ class SchemaMaker {
     for (std::size_t k = 0; k < call_.tensors().size(); ++k) {
       const int member = call_.tensors()[k].member;
       for (std::size_t m = 0; m < members; ++m) {
-        if (member < 0 || static_cast<std::size_t>(member) == m) take(schemas[m], k);
+        if (member >= 0 && static_cast<std::size_t>(member) != m) continue;
+        if (call_.facts().is_out[call_.tensors()[k].argument]) {
+          take_out(schemas[m], k);
+        } else {
+          take(schemas[m], k);
+        }
       }
     }
     for (CallSchema& one : schemas) one.schema.op = call_.facts().rule;

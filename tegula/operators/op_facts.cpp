@@ -89,22 +89,41 @@ std::vector<c10::OperatorHandle> overloads_of(const c10::OperatorName& asked) {
   return overloads;
 }
 
-// "aten::sum.IntList_out" -> "sum.dim_IntList"
-std::string plain_form_of_out(const c10::OperatorHandle& op) {
-  for (const c10::OperatorHandle& other : overloads_of(op.operator_name())) {
-    if (other.hasSchema() && same_arguments(op.schema(), other.schema())) {
+// The first that takes the same arguments; empty if none does.
+std::string plain_form_among(const std::vector<c10::OperatorHandle>& overloads,
+                             const c10::FunctionSchema& schema) {
+  for (const c10::OperatorHandle& other : overloads) {
+    if (other.hasSchema() && same_arguments(schema, other.schema())) {
       return rule_name(toString(other.operator_name()));
     }
   }
   return "";
 }
 
-// "aten::add_.Tensor" -> "add.Tensor"
-std::string plain_form_of_in_place(const c10::OperatorName& name) {
-  if (!name.name.ends_with('_')) return "";
-  const std::string base = name.name.substr(0, name.name.size() - 1);
-  if (!exists(base, name.overload_name)) return "";
-  return rule_name(toString(c10::OperatorName(base, name.overload_name)));
+// "aten::sum.IntList_out" -> "sum.dim_IntList"
+std::string plain_form_of_out(const c10::OperatorHandle& op) {
+  return plain_form_among(overloads_of(op.operator_name()), op.schema());
+}
+
+// "add_" -> "add", and by Python's custom "__iand__" -> "__and__"; behind the namespace.
+std::string base_of_in_place(const std::string& name) {
+  const std::size_t dunder = name.find("::__i");
+  if (dunder != std::string::npos && name.ends_with("__")) {
+    return name.substr(0, dunder + 4) + name.substr(dunder + 5);
+  }
+  return name.ends_with('_') ? name.substr(0, name.size() - 1) : "";
+}
+
+// "aten::add_.Tensor" -> "add.Tensor"; "aten::pow_.Tensor" -> "pow.Tensor_Tensor", which takes the
+// same arguments.
+std::string plain_form_of_in_place(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  const std::string base = base_of_in_place(name.name);
+  if (base.empty()) return "";
+  if (exists(base, name.overload_name)) {
+    return rule_name(toString(c10::OperatorName(base, name.overload_name)));
+  }
+  return plain_form_among(overloads_of({base, ""}), op.schema());
 }
 
 }  // namespace
@@ -160,7 +179,7 @@ OpFacts::OpFacts(const c10::OperatorHandle& op, const OperatorNotes& notes)
   rule = notes.rule_per_member;
   is_by_member = !rule.empty();
   if (rule.empty() && has_out) rule = plain_form_of_out(op);
-  if (rule.empty() && writes) rule = plain_form_of_in_place(op.operator_name());
+  if (rule.empty() && writes) rule = plain_form_of_in_place(op);
   if (rule.empty()) rule = rule_name(name);
   is_random = (generator || op.hasTag(at::Tag::nondeterministic_seeded)) && !notes.draws_nothing;
 }

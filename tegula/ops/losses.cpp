@@ -164,7 +164,11 @@ void add_losses(RuleTable& rules) {
               "f32[], " + arguments);
   }
   const std::string weighted = "f32[8, 6], f32[8, 6], weight=f32[6], ";
-  rules.add("binary_cross_entropy", "loss", loss(1), weighted + "reduction=1");
+  // with out= libtorch reduces what lies there, not the loss
+  const auto new_loss = [rule = loss(1)](const OpSchema& schema) {
+    return schema.out.empty() ? rule(schema) : std::nullopt;
+  };
+  rules.add("binary_cross_entropy", "loss", new_loss, weighted + "reduction=1");
   rules.add("binary_cross_entropy_backward", "gradient of a loss", loss_backward(1),
             "f32[], " + weighted + "reduction=1");
   rules.add("binary_cross_entropy_with_logits", "loss", loss(2),

@@ -10,6 +10,8 @@ void add_pointwise_backward(RuleTable& rules) {
       "hardsigmoid_backward hardshrink_backward softshrink_backward elu_backward "
       "leaky_relu_backward logit_backward native_dropout_backward",
       "... * ~... -> ...");
+  rules.add_all("log_sigmoid_backward rrelu_with_noise_backward", "... * ~... * ~... -> ...");
+  rules.add("_prelu_kernel_backward", "... * ~... * ~... -> ..., ...");
 }
 
 }  // namespace tegula::inner::families

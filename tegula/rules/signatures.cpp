@@ -52,6 +52,14 @@ Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
   return signature;
 }
 
+// libtorch skips tensors of shape [0] when it joins others.
+bool have_as_many_dims(const OpSchema& schema) {
+  for (std::size_t k = 1; k < schema.tensors.size(); ++k) {
+    if (schema.spec(k).ndim() != schema.spec(0).ndim()) return false;
+  }
+  return true;
+}
+
 // libtorch's numbers of memory formats.
 enum MemoryFormat : std::int64_t { kContiguous = 0, kPreserve = 1 };
 
@@ -156,7 +164,7 @@ SignatureOf concatenation(std::size_t dim) {
   return [dim](const OpSchema& schema) -> std::optional<Signature> {
     if (schema.tensors.empty()) return std::nullopt;
     const Shape& first = schema.spec(0).shape();
-    if (first.empty()) return std::nullopt;
+    if (first.empty() || !have_as_many_dims(schema)) return std::nullopt;
     const std::size_t along = wrapped_dim(schema.integer(dim), first.size());
     Signature signature;
     const Term shared = own_factors(signature, first);
@@ -165,7 +173,6 @@ SignatureOf concatenation(std::size_t dim) {
     std::int64_t length = 0;
     for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
       const Shape& shape = schema.spec(k).shape();
-      if (shape.size() != first.size()) return std::nullopt;  // libtorch skips tensors of shape [0]
       for (std::size_t other = 0; other < first.size(); ++other) {
         if (other != along && shape[other] != first[other]) return std::nullopt;
       }

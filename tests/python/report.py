@@ -8,6 +8,16 @@ BAD = ("wrong", "out of step", "hang", "crash")
 OUTCOMES = ("right", "refused", "error", *BAD)
 
 
+def operator_in(name):
+    """The operator's name without its form."""
+    return name.removesuffix(" in place").removesuffix(" out=")
+
+
+def names_in(path):
+    with open(path, encoding="utf-8") as lines:
+        return [line.split("#")[0].strip() for line in lines if line.split("#")[0].strip()]
+
+
 class Report:
     """Outcomes by operator; rank 0 also writes each to a file as it comes."""
 
@@ -55,6 +65,11 @@ class Report:
 
     def counts(self):
         return collections.Counter(outcome for entries in self.outcomes.values() for _, outcome, _, _ in entries)
+
+    def refused_beyond(self, names):
+        """Operators that were refused and are not among these."""
+        refused = {operator_in(op) for op, entries in self.outcomes.items() if any(e[1] == "refused" for e in entries)}
+        return sorted(refused - set(names))
 
     def is_good(self):
         counts = self.counts()

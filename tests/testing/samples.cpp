@@ -387,6 +387,9 @@ Samples make_rule_samples() {
   }
   add_samples_within(samples);
   add_image_samples(samples);
+  for (const auto& more : {pointwise_samples()}) {
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
   return samples;
 }
 

@@ -7,6 +7,9 @@
 
 namespace tegula {
 
+// Of files of their own, which rule_samples() takes in.
+std::vector<Sample> pointwise_samples();
+
 // At least one per rule, more where arguments matter. All give a new tensor.
 const std::vector<Sample>& rule_samples();
 

@@ -34,8 +34,13 @@ int show_plan(const PlanCall& call, std::ostream& out);
 // Names of ops, with or without overload; none: all of them.
 struct RulesCall {
   std::vector<std::string> names;
+  bool coverage = false;
+  std::vector<std::string> lists;  // files of overloads to count the coverage against
 };
 int show_rules(const RulesCall& call, std::ostream& out);
+// Runs tests/python/coverage.py under the Python of TEGULA_PYTHON (python3 if unset): it calls
+// operators on two ranks and counts those that leave their operands where they are.
+int run_coverage(const RulesCall& call);
 
 struct BenchCall {
   std::vector<std::string> arguments;

@@ -60,6 +60,12 @@ int run_command(int argc, char** argv) {
   CLI::App* rules_command =
       app.add_subcommand("rules", "Show what operators do to placements, along one axis");
   rules_command->add_option("ops", rules.names, "e.g. mm or sum.dim_IntList; all if none is named");
+  CLI::Option* coverage = rules_command->add_flag(
+      "--coverage", rules.coverage,
+      "Run libtorch's sample calls and count the operators that leave their operands in place");
+  rules_command
+      ->add_option("--list", rules.lists, "A file of overloads to count the coverage against")
+      ->needs(coverage);
 
   tegula::cli::RunOptions run;
   CLI::App* run_command = app.add_subcommand("run", "Run a program as the ranks of a job");
@@ -99,6 +105,7 @@ int run_command(int argc, char** argv) {
   if (mesh_command->parsed()) return tegula::cli::show_mesh(mesh, std::cout);
   if (spec_command->parsed()) return tegula::cli::show_spec(spec, std::cout);
   if (plan_command->parsed()) return tegula::cli::show_plan(plan, std::cout);
+  if (rules_command->parsed() && rules.coverage) return tegula::cli::run_coverage(rules);
   if (rules_command->parsed()) return tegula::cli::show_rules(rules, std::cout);
   if (run_command->parsed()) {
     run.command = run_command->remaining();

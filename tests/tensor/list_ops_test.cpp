@@ -1,0 +1,80 @@
+// Operators over lists of tensors, in the forms that few programs call by name.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tegula/comm/comm_log.h"
+#include "tests/tensor/as_plain.h"
+
+namespace tegula {
+namespace {
+
+// Calls body on 1 to 4 ranks, with a list of a tensor that is cut and one that is not.
+void on_lists(const std::function<void(const Tensors& lists, const Tensors& plain)>& body) {
+  const Tensors plain{numbers({5, 7}, 1), numbers({6}, 2)};
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    run_impatient(ranks, [&](World& world) {
+      const DeviceMesh mesh = world.mesh({{"a", ranks}});
+      for (const Placement& placement : {Placement(Shard(0)), Placement(Shard(1))}) {
+        const Tensors placed{distribute_tensor(plain[0], mesh, {placement}),
+                             distribute_tensor(plain[1], mesh, {Replicate()})};
+        const CommLog log(world);
+        body(placed, plain);
+        for (const CommEntry& entry : log.entries()) {
+          EXPECT_NE(entry.op.substr(0, 6), "aten::") << to_string(entry);
+        }
+      }
+    });
+  }
+}
+
+void expect_alike(const Tensors& got, const Tensors& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    EXPECT_EQ(difference(full_tensor(got[k]), want[k]), "") << k;
+  }
+}
+
+Tensors zeros_like_each(const Tensors& list) {
+  Tensors zeros;
+  for (const at::Tensor& member : list) zeros.push_back(at::zeros_like(member));
+  return zeros;
+}
+
+TEST(ListOps, GivenTensorsTakeTheResultsWhereTheyAre) {
+  on_lists([](const Tensors& list, const Tensors& plain) {
+    Tensors out = zeros_like_each(list);
+    at::_foreach_exp_out(out, list);
+    expect_alike(out, at::_foreach_exp(plain));
+    at::_foreach_add_out(out, list, list, 2);
+    expect_alike(out, at::_foreach_add(plain, plain, 2));
+    at::_foreach_mul_out(out, list, 3);
+    expect_alike(out, at::_foreach_mul(plain, 3));
+  });
+}
+
+TEST(ListOps, BoundsMayBeLists) {
+  on_lists([](const Tensors& list, const Tensors& plain) {
+    const Tensors bounds = zeros_like_each(list);
+    expect_alike(at::_foreach_clamp_min(list, bounds),
+                 at::_foreach_clamp_min(plain, zeros_like_each(plain)));
+  });
+}
+
+TEST(ListOps, CopiesStayWhereTheyAre) {
+  on_lists([](const Tensors& list, const Tensors& plain) {
+    expect_alike(at::_foreach_clone(list), plain);
+  });
+}
+
+TEST(ListOps, AnOptimizerStepOnCopiesLeavesItsOperands) {
+  on_lists([](const Tensors& list, const Tensors& plain) {
+    const auto step = [](const Tensors& parameters) {
+      return at::_fused_sgd(parameters, parameters, {}, 0.01, 0.0, 0.1, 0.0, false, false, false);
+    };
+    expect_alike(std::get<0>(step(list)), std::get<0>(step(plain)));
+    expect_alike(list, plain);
+  });
+}
+
+}  // namespace
+}  // namespace tegula
