@@ -9,7 +9,6 @@ const std::vector<RuleFamily>& rule_families() {
   static const std::vector<RuleFamily> all = {
       {"pointwise", families::add_pointwise},
       {"gradients of pointwise ops", families::add_pointwise_backward},
-      {"gates", families::add_gates},
       {"products", families::add_products},
       {"reductions", families::add_reductions},
       {"norms", families::add_norms},

@@ -22,7 +22,6 @@ namespace inner::families {
 
 void add_pointwise(RuleTable& rules);
 void add_pointwise_backward(RuleTable& rules);
-void add_gates(RuleTable& rules);
 void add_products(RuleTable& rules);
 void add_reductions(RuleTable& rules);
 void add_norms(RuleTable& rules);

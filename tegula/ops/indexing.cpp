@@ -262,38 +262,6 @@ std::optional<Signature> index_put(const OpSchema& schema) {
   return signature;
 }
 
-// Searches ----------------------------------------------------------------------------------------
-
-// (self, boundaries [k]) -> like self
-std::optional<Signature> bucketize(const OpSchema& schema) {
-  static constexpr RuleText text = "~..., ~a! -> ...";
-  std::optional<Signature> signature = signature_of(text.form(), schema);
-  if (signature) signature->results[0].layout = ResultLayout::RowMajor;
-  return signature;
-}
-
-// (sequences [..., k], self [..., n], ..., sorter) -> like self; one sequence serves all values
-std::optional<Signature> searchsorted(const OpSchema& schema) {
-  const Shape& sequences = schema.spec(0).shape();
-  const Shape& values = schema.spec(1).shape();
-  if (sequences.empty() || !has_shape_if_given(schema, 5, sequences)) return std::nullopt;
-  if (sequences.size() > 1) {
-    if (values.size() != sequences.size()) return std::nullopt;
-    if (!std::equal(values.begin(), values.end() - 1, sequences.begin())) return std::nullopt;
-  }
-  Signature signature;
-  const Term self = own_factors(signature, values);
-  Term sequence{{}, sequences};
-  for (std::size_t dim = 0; dim + 1 < sequences.size(); ++dim) {
-    sequence.factors.push_back(self.factors[dim]);
-  }
-  sequence.factors.push_back(kNoFactor);
-  signature.operands = {{sequence}, {self}};
-  add_optional_operand(signature, schema, 5, sequence);
-  signature.results = {{self}};
-  return signature;
-}
-
 // Parts of matrices -------------------------------------------------------------------------------
 
 // Dims of a tensor of which two make matrices: those two, in the order in which the call names
@@ -472,20 +440,6 @@ std::optional<Signature> roll(const OpSchema& schema) {
   return moved_along(2)(schema);
 }
 
-// Distances ---------------------------------------------------------------------------------------
-
-// (grad [..., p, r], x1 [..., p, m], x2 [..., r, m], p, cdist [..., p, r]) -> like x1
-std::optional<Signature> cdist_backward(const OpSchema& schema) {
-  static constexpr RuleText text = "...pr * ~...pm, ~...rm, ~...pr -> ...pm";
-  const Shape& grad = schema.spec(0).shape();
-  for (std::size_t k = 1; k < schema.tensors.size(); ++k) {
-    const Shape& shape = schema.spec(k).shape();
-    if (shape.size() != grad.size() || grad.size() < 2) return std::nullopt;
-    if (!std::equal(shape.begin(), shape.end() - 2, grad.begin())) return std::nullopt;
-  }
-  return signature_of(text.form(), schema);
-}
-
 }  // namespace
 
 void add_indexing(RuleTable& rules) {
@@ -524,11 +478,6 @@ void add_indexing(RuleTable& rules) {
   rules.add("_index_put_impl", "into places given by indices for some dims", index_put,
             "f32[8, 6], [i64[4]], f32[4, 6], accumulate=true, unsafe=false");
 
-  rules.add("bucketize.Tensor", "~..., ~a! -> ...", bucketize, "f32[8, 6], f32[4]");
-  rules.add("searchsorted.Tensor", "values in sequences", searchsorted,
-            "f32[8, 4], f32[8, 6], out_int32=false, right=false, side=none, sorter=none");
-
-  rules.add("fill.Tensor", "~..., ~() -> ...");
   rules.add_all("triu tril", "...m!n! -> ...mn");
   rules.add("diag_embed", "diagonals of new matrices", diag_embed,
             "f32[8, 6], offset=0, dim1=-2, dim2=-1");
@@ -546,12 +495,6 @@ void add_indexing(RuleTable& rules) {
   rules.add("repeat", "dims that are not repeated stay cut", repeat, "f32[8, 6], repeats=[1, 2]");
   rules.add("flip", "turned around within dims", moved_along(1), "f32[8, 6], dims=[1]");
   rules.add("roll", "shifted within dims", roll, "f32[8, 6], shifts=[2], dims=[1]");
-
-  rules.add("linalg_cross", "within a dim", along_dim(2, "... * ... -> ..."),
-            "f32[8, 3], f32[8, 3], dim=-1");
-  rules.add("_cdist_forward", "~...pm!, ~...rm! -> ...pr");
-  rules.add("_cdist_backward", "...pr * ~...pm, ~...rm, ~...pr -> ...pm", cdist_backward,
-            "f32[8, 6], f32[8, 4], f32[6, 4], 2, f32[8, 6]");
 }
 
 }  // namespace tegula::inner::families

@@ -46,17 +46,6 @@ std::optional<Signature> conversion(const OpSchema& schema) {
   return signature;
 }
 
-// (self, boundaries [n], ...): how many boundaries are below each element, a sum over them.
-std::optional<Signature> bucketize(const OpSchema& schema) {
-  if (schema.spec(1).ndim() != 1) return std::nullopt;
-  Signature signature;
-  const Term self = own_factors(signature, schema.spec(0).shape());
-  const Term boundaries = own_factors(signature, schema.spec(1).shape());
-  signature.operands = {{self}, {boundaries}};
-  signature.results = {{self}};
-  return signature;
-}
-
 // (self, scale [c], zero_point [c], axis, ...) -> output, mask
 std::optional<Signature> quantized_by_channel(const OpSchema& schema) {
   const Shape& shape = schema.spec(0).shape();
@@ -104,7 +93,6 @@ void add_pointwise(RuleTable& rules) {
   rules.add("_to_copy", "another element type", conversion,
             "f32[8, 6], dtype=none, layout=none, device=none, pin_memory=none, non_blocking=false, "
             "memory_format=none");
-  rules.add("bucketize.Tensor", "..., n -> ...", bucketize, "f32[8, 6], f32[4]");
   rules.add("fake_quantize_per_channel_affine_cachemask", "..., c, c -> ..., ...",
             quantized_by_channel, "f32[8, 6], f32[6], i32[6], axis=1, quant_min=0, quant_max=255");
 

@@ -66,7 +66,31 @@ std::optional<Signature> search(const OpSchema& schema, std::size_t sequence, st
   return signature;
 }
 
-std::optional<Signature> searchsorted(const OpSchema& schema) { return search(schema, 0, 1); }
+// (sequences, values, out_int32, right, side, sorter): the sorter says how sequences are sorted.
+std::optional<Signature> search_by_sorter(const OpSchema& schema) {
+  const Shape& sequences = schema.spec(0).shape();
+  const Shape& values = schema.spec(1).shape();
+  if (sequences.empty() || !has_shape_if_given(schema, 5, sequences)) return std::nullopt;
+  if (sequences.size() > 1) {
+    if (values.size() != sequences.size()) return std::nullopt;
+    if (!std::equal(values.begin(), values.end() - 1, sequences.begin())) return std::nullopt;
+  }
+  Signature signature;
+  const Term self = own_factors(signature, values);
+  Term sequence{{}, sequences};
+  for (std::size_t dim = 0; dim + 1 < sequences.size(); ++dim) {
+    sequence.factors.push_back(self.factors[dim]);
+  }
+  sequence.factors.push_back(kNoFactor);
+  signature.operands = {{sequence}, {self}};
+  add_optional_operand(signature, schema, 5, sequence);
+  signature.results = {{self}};
+  return signature;
+}
+
+std::optional<Signature> searchsorted(const OpSchema& schema) {
+  return schema.tensors.size() > 2 ? search_by_sorter(schema) : search(schema, 0, 1);
+}
 
 std::optional<Signature> bucketize(const OpSchema& schema) {
   return search(schema, schema.tensors.size() - 1, 0);

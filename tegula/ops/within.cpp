@@ -87,22 +87,6 @@ std::int64_t length_to_real(const OpSchema& schema, std::int64_t) { return schem
 
 // Others ----------------------------------------------------------------------------------------
 
-// (self, k, dim, ...) -> values, indices
-std::optional<Signature> topk(const OpSchema& schema) {
-  if (schema.spec(0).ndim() == 0) return std::nullopt;
-  const std::size_t along =
-      wrapped_dim(schema.integer(2), static_cast<std::size_t>(schema.spec(0).ndim()));
-  Signature signature;
-  const Term self = own_factors(signature, schema.spec(0).shape());
-  signature.is_whole[along] = true;
-  Term kept = self;
-  kept.factors[along] = kNoFactor;
-  kept.sizes[along] = schema.integer(1);
-  signature.operands = {{self}};
-  signature.results = {{kept}, {kept}};
-  return signature;
-}
-
 // (self, p, dim, maxnorm): the norm of each slice along the dim.
 std::optional<Signature> renorm(const OpSchema& schema) {
   Signature signature;
@@ -111,14 +95,6 @@ std::optional<Signature> renorm(const OpSchema& schema) {
   for (std::size_t dim = 0; dim < self.sizes.size(); ++dim) signature.is_whole[dim] = dim != along;
   signature.operands = {{self}};
   signature.results = {{self}};
-  return signature;
-}
-
-// (self, boundaries, ...): each element by itself.
-std::optional<Signature> bucketize(const OpSchema& schema) {
-  static constexpr RuleText text = "~..., ~b! -> ...";
-  std::optional<Signature> signature = signature_of(text.form(), schema);
-  if (signature) signature->results.front().layout = ResultLayout::RowMajor;
   return signature;
 }
 
@@ -132,13 +108,6 @@ void add_within(RuleTable& rules) {
   rules.add("_fft_c2r", "within dims", fourier(order_to_real, length_to_real),
             "c64[8, 6, 4], dim=[1], normalization=0, last_dim_size=10");
 
-  const ReductionForm after_k{.dims = 2, .keepdim = 3, .results = 2};
-  rules.add("kthvalue", "two results within a dim", reduction_within(after_k),
-            "f32[8, 6], k=2, dim=1, keepdim=false");
-  rules.add("topk", "the k first within a dim", topk, "f32[8, 6], k=2, dim=1");
-  for (const char* op : {"cummax", "cummin"}) {
-    rules.add(op, "within a dim", along_dim(1, "~... -> ..., ..."), "f32[8, 6], dim=1");
-  }
   rules.add("sort.stable", "within a dim",
             along_dim(2, "~... -> ..., ...", ResultLayout::LikeOperands),
             "f32[8, 6], stable=true, dim=1, descending=false");
@@ -146,7 +115,6 @@ void add_within(RuleTable& rules) {
             along_dim(2, "... * ... -> ...", ResultLayout::LikeOperands),
             "f32[8, 3], f32[8, 3], dim=1");
   rules.add("renorm", "within slices of a dim", renorm, "f32[8, 6, 4], p=2, dim=1, maxnorm=1");
-  rules.add("bucketize.Tensor", "..., b -> ...", bucketize, "f32[8, 6], f32[5]");
 }
 
 }  // namespace tegula::inner::families
