@@ -50,8 +50,14 @@ bool writes_tiles(const Call& call) {
 
 DTensorSpec densely(const DTensorSpec& spec) { return spec.with_meta(dense(spec.meta())); }
 
-bool is_alike(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+// A composition may give a plain tensor, a view without data of its own, or a conjugate that is one
+// in name only.
+bool can_take(const at::Tensor& written, const at::Tensor& result) {
+  const Payload* from = payload_in(result);
+  if (!from || from->link() || result.is_conj() || result.is_neg()) return false;
+  return !from->tile().is_conj() && !from->tile().is_neg() &&
+         from->spec().mesh() == payload_in(written)->spec().mesh() &&
+         written.sizes() == result.sizes() && written.scalar_type() == result.scalar_type();
 }
 
 // Not copy_, whose own form this may be.
@@ -87,7 +93,7 @@ Recipe by_plain_form(const Call& call) {
     Values given;
     for (const auto& argument : facts.return_is) given.push_back(arguments[*argument]);
     for (std::size_t k = 0; k < given.size(); ++k) {
-      if (!is_alike(given[k].toTensor(), results[k].toTensor())) return Values();
+      if (!can_take(given[k].toTensor(), results[k].toTensor())) return Values();
     }
     for (std::size_t k = 0; k < given.size(); ++k) {
       write(given[k].toTensor(), results[k].toTensor());

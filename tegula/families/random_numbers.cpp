@@ -196,6 +196,12 @@ std::optional<at::Generator> generator_in(Arguments arguments, std::size_t index
   return arguments[index].toOptional<at::Generator>();
 }
 
+// Whether this rank has no part in the tensor, and so cannot look at it.
+bool is_outside(const at::Tensor& tensor) {
+  const Payload* payload = payload_in(tensor);
+  return payload && !payload->coordinate();
+}
+
 // (mean, std, generator): one of the two may be a number.
 Recipe normal_around(const Call& call) {
   const auto type_at = [&](std::size_t index) {
@@ -210,7 +216,7 @@ Recipe normal_around(const Call& call) {
     };
     const at::Tensor mean = tensor_or_number(0);
     const at::Tensor std = tensor_or_number(1);
-    TORCH_CHECK(std.numel() == 0 || at::min(std).item<double>() >= 0,
+    TORCH_CHECK(is_outside(std) || std.numel() == 0 || at::min(std).item<double>() >= 0,
                 "normal expects all elements of std >= 0.0");
     const at::Tensor like = arguments[0].isTensor() ? at::add(mean, std).to(mean.scalar_type())
                                                     : at::add(std, mean).to(std.scalar_type());
@@ -231,9 +237,9 @@ Recipe multinomial(const Call& call) {
   if (replaces || !fits || !payload_in(self)) return nullptr;
   return [](Arguments arguments) -> Values {
     const at::Tensor& p = arguments[0].toTensor();
-    TORCH_CHECK(at::isfinite(p).logical_and(p.ge(0)).all().item<bool>(),
+    TORCH_CHECK(is_outside(p) || at::isfinite(p).logical_and(p.ge(0)).all().item<bool>(),
                 "probability tensor contains either `inf`, `nan` or element < 0");
-    TORCH_CHECK(!p.sum(-1).eq(0).any().item<bool>(),
+    TORCH_CHECK(is_outside(p) || !p.sum(-1).eq(0).any().item<bool>(),
                 "invalid multinomial distribution (sum of probabilities <= 0)");
     const at::Tensor waits = at::empty_like(p).exponential_(1, generator_in(arguments, 3));
     const at::Tensor order = at::div(p, waits);

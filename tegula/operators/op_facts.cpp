@@ -120,10 +120,11 @@ std::string plain_form_of_in_place(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   const std::string base = base_of_in_place(name.name);
   if (base.empty()) return "";
-  if (exists(base, name.overload_name)) {
-    return rule_name(toString(c10::OperatorName(base, name.overload_name)));
-  }
-  return plain_form_among(overloads_of({base, ""}), op.schema());
+  const bool has_namesake = exists(base, name.overload_name);
+  const std::string same =
+      plain_form_among(overloads_of({base, has_namesake ? name.overload_name : ""}), op.schema());
+  if (!same.empty() || !has_namesake) return same;
+  return rule_name(toString(c10::OperatorName(base, name.overload_name)));
 }
 
 }  // namespace

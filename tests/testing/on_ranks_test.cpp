@@ -73,7 +73,8 @@ Tensors leaves_of(const SampleProgram& program) {
   try {
     at::Tensor loss = at::zeros({}, at::kDouble);
     for (const at::Tensor& result : program(leaves)) {
-      if (result.defined() && result.requires_grad()) loss = loss + result.abs().sum();
+      // not abs: where phases are arbitrary, libtorch refuses a loss that depends on them
+      if (result.defined() && result.requires_grad()) loss = loss + at::real(result * result).sum();
     }
     if (loss.requires_grad()) loss.backward();
   } catch (const c10::Error&) {
