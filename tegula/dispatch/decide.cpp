@@ -73,13 +73,14 @@ std::optional<Specs> specs_of(const Call& call) {
   return specs;
 }
 
-// None if the table's shard here is not one run of rows.
+// None if some rank's shard of the table may not be one run of rows.
 std::optional<RowsHere> rows_here(const Call& call, const CallSchema& asked,
                                   const OutputSharding& answer, const Coordinate& at) {
   const CutLookup& lookup = *answer.lookup;
   const DTensorSpec& table = *answer.operands[lookup.operand];
-  const std::vector<Interval> rows = table.dim_cuts()[lookup.dim].intervals(at);
-  if (rows.size() != 1) return std::nullopt;
+  const DimCut& cut = table.dim_cuts()[lookup.dim];
+  if (cut.most_intervals() > 1) return std::nullopt;
+  const std::vector<Interval> rows = cut.intervals(at);
   const auto argument_of = [&](std::size_t operand) {
     return call.tensors()[asked.tensors[operand]].argument;
   };

@@ -109,26 +109,30 @@ void Kernel::carry_out(const Decision& decision, Stack& stack) const {
   const auto give = [&](Values results) {
     replace_arguments(stack, facts.kinds.size(), std::move(results));
   };
-  std::visit(
-      Overloaded{
-          [&](const LocalOp& local_op) {
-            std::optional<CommLabel> label;
-            if (local_op.communicates) label.emplace(facts.name);
-            run_local_op(entry_, local_op, stack);
-          },
-          [&](const ViewPlan& plan) { give(run_view(plan, arguments)); },
-          [&](const LinkPlan& plan) { give(run_view(plan, arguments)); },
-          [&](const Decomposition& way) { give(run_decomposition(facts, way.run, arguments)); },
-          [&](const TileOp& way) {
-            const CommLabel label(facts.name);
-            give(run_tile_op(way.run, arguments));
-          },
-          [&](const Universal&) {
-            const CommLabel label(facts.name);
-            give(run_whole(Call(entry_, stack)));
-          },
-      },
-      decision);
+  std::visit(Overloaded{
+                 [&](const LocalOp& local_op) {
+                   std::optional<CommLabel> label;
+                   if (local_op.communicates) label.emplace(facts.name);
+                   run_local_op(entry_, local_op, stack);
+                 },
+                 [&](const ViewPlan& plan) { give(run_view(plan, arguments)); },
+                 [&](const LinkPlan& plan) { give(run_view(plan, arguments)); },
+                 [&](const Decomposition& way) {
+                   Values results = run_decomposition(facts, way.run, arguments);
+                   const bool is_left_over =
+                       results.empty() && !facts.return_is.empty();  // plain_form.h
+                   give(is_left_over ? run_whole(Call(entry_, stack)) : std::move(results));
+                 },
+                 [&](const TileOp& way) {
+                   const CommLabel label(facts.name);
+                   give(run_tile_op(way.run, arguments));
+                 },
+                 [&](const Universal&) {
+                   const CommLabel label(facts.name);
+                   give(run_whole(Call(entry_, stack)));
+                 },
+             },
+             decision);
 }
 
 void Kernel::run_new(const CallKey& key, Stack& stack) const {

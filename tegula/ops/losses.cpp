@@ -91,6 +91,7 @@ std::optional<Rows> rows_of(Signature& signature, const OpSchema& schema, std::s
   if (shape.size() != 2) return std::nullopt;
   const Term all = own_factors(signature, shape);
   signature.is_whole[1] = true;
+  signature.needs_elements = true;  // of no rows libtorch gives whatever lies there
   return Rows{all, {{all.factors[0]}, {shape[0]}}, {{all.factors[1]}, {shape[1]}}};
 }
 

@@ -364,5 +364,18 @@ TEST(Rows, TravelAlone) {
   });
 }
 
+// One rank has nothing of it, the others have rows here and there: all decide alike.
+TEST(Indexing, OfATableWhoseShardsAreNotOneRunIsTheSameOnAllRanks) {
+  run_impatient(3, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"a", 3}});
+    const at::Tensor whole = numbers({3, 7, 9});
+    const at::Tensor places = at::arange(0, 63, 7).remainder(63).expand({3, 9}).contiguous();
+    const at::Tensor x = distribute_tensor(whole, mesh, {Shard(2, Cut::ragged({0, 2, 7}))});
+    const at::Tensor picked =
+        at::gather(x.reshape({3, 63}), 1, distribute_tensor(places, mesh, {Replicate()}));
+    EXPECT_EQ(difference(full_tensor(picked), at::gather(whole.reshape({3, 63}), 1, places)), "");
+  });
+}
+
 }  // namespace
 }  // namespace tegula

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <mutex>
+
 #include "tegula/comm/comm_log.h"
 #include "tegula/tensor/module.h"
 #include "tests/tensor/as_plain.h"
@@ -36,7 +38,10 @@ struct NetworkImpl : torch::nn::Module {
 };
 TORCH_MODULE(Network);
 
+// Ranks are threads here, and torch's generator is one for all of them.
 Network build() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   torch::manual_seed(3);
   return Network();
 }

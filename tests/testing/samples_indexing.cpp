@@ -59,9 +59,6 @@ void add_bags(std::vector<Sample>& samples) {
 
 void add_searches(std::vector<Sample>& samples) {
   const std::vector<Sample> more = {
-      {"bucketize.Tensor", "f64[4, 6], f64[5]"},
-      {"searchsorted.Tensor", "f64[4, 5], f64[4, 6]"},
-      {"searchsorted.Tensor", "f64[5], f64[4, 6], right=true"},
       {"searchsorted.Tensor", "f64[4, 5], f64[4, 6], sorter=i64[4, 5] in 0..4"},
   };
   samples.insert(samples.end(), more.begin(), more.end());

@@ -76,7 +76,6 @@ void add_others(std::vector<Sample>& samples) {
       {"f64[4, 6], f64[4, 6]", "f64[3, 4, 6], f64[4, 1]"});
   samples.push_back({"ldexp.Tensor", "f64[4, 6], i64[6] in 1..4"});
   samples.push_back({"fill.Tensor", x + ", f64[]"});
-  samples.push_back({"bucketize.Tensor", x + ", f64[5] in 0.5..0.5"});
   samples.push_back({"log_sigmoid_backward", "f64[4, 6], f64[4, 6], f64[4, 6] in 0.1..0.9"});
   samples.push_back(
       {"rrelu_with_noise_backward", "f64[4, 6], f64[4, 6], f64[4, 6], 0.1, 0.3, true, false"});
