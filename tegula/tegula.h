@@ -41,7 +41,7 @@
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/factories.h"
 #include "tegula/tensor/module.h"
-#include "tegula/tensor/register_sharding.h"
 #include "tegula/tensor/neighbours.h"
+#include "tegula/tensor/register_sharding.h"
 #include "tegula/tensor/save.h"
 #include "tegula/tensor/show.h"

@@ -79,7 +79,7 @@ at::Tensor causal_mask(const Attention& a) {
   draft.cut(0, query->spec().dim_cuts()[kRows].axes());
   rows = move_to(rows, draft.finish(whole.meta()), CallMode::Sync, {});
   const at::Tensor none =
-      replicated(at::zeros({}, a.query.options().device(at::kCPU)), mesh, query->world());
+      replicated(at::zeros({}, a.query.options().device(query->device())), mesh, query->world());
   return at::where(at::gt(keys, rows), -std::numeric_limits<double>::infinity(), none)
       .to(a.query.scalar_type());
 }

@@ -11,6 +11,7 @@
 #include "tegula/families/families.h"
 #include "tegula/families/operand_tiles.h"
 #include "tegula/operators/call.h"
+#include "tegula/payload/guards.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/plan/boundary.h"
 #include "tegula/redistribute/dim_exchange.h"
@@ -509,14 +510,20 @@ Recipe make_rot90(const Call& call) {
   };
 }
 
+// What sends as much as the operand has is not done unasked.
+template <MakeRecipe make>
+Recipe unless_strict(const Call& call) {
+  return StrictMode::is_on() ? nullptr : make(call);
+}
+
 }  // namespace
 
 void moved_elements(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, MakeRecipe> table = {
       {"aten::_pad_circular", make_circular_pad},
-      {"aten::cat", make_cat},
+      {"aten::cat", unless_strict<make_cat>},
       {"aten::constant_pad_nd", make_constant_pad},
-      {"aten::flip", make_flip},
+      {"aten::flip", unless_strict<make_flip>},
       {"aten::reflection_pad1d", make_pad<Boundary::Reflect>},
       {"aten::reflection_pad2d", make_pad<Boundary::Reflect>},
       {"aten::reflection_pad3d", make_pad<Boundary::Reflect>},
@@ -529,8 +536,8 @@ void moved_elements(const c10::OperatorHandle& op, OperatorNotes& notes) {
       {"aten::replication_pad1d_backward", make_pad_backward<Boundary::Nearest>},
       {"aten::replication_pad2d_backward", make_pad_backward<Boundary::Nearest>},
       {"aten::replication_pad3d_backward", make_pad_backward<Boundary::Nearest>},
-      {"aten::roll", make_roll},
-      {"aten::rot90", make_rot90},
+      {"aten::roll", unless_strict<make_roll>},
+      {"aten::rot90", unless_strict<make_rot90>},
       {"aten::slice_backward", make_slice_backward},
   };
   const auto found = table.find(toString(op.operator_name()));

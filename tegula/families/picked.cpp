@@ -5,8 +5,8 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
-#include "tegula/families/tiles_at.h"
 #include "tegula/families/operand_tiles.h"
+#include "tegula/families/tiles_at.h"
 #include "tegula/payload/payload.h"
 #include "tegula/spec/slices.h"
 

@@ -39,14 +39,18 @@ class Extension(unittest.TestCase):
         x = tg.distribute_tensor(WHOLE, MESH, [tg.Shard(0)])
         torch.testing.assert_close(tg.full_tensor(torch.ops.tegula_extension.doubled(x)), 2 * WHOLE)
 
-    def test_an_operator_of_the_extension_gets_a_rule(self):
-        tg.register_sharding(torch.ops.tegula_extension.doubled.default, "... -> ...")
+    def test_an_operator_of_ones_own_gets_a_rule(self):
+        torch.library.define("mine::tripled", "(Tensor x) -> Tensor")
+        torch.library.impl("mine::tripled", "CPU", lambda x: 3 * x)
+        tg.register_sharding(torch.ops.mine.tripled.default, "... -> ...")
         x = tg.distribute_tensor(WHOLE, MESH, [tg.Shard(1)])
-        y = torch.ops.tegula_extension.doubled(x)
-        self.assertEqual(tg.placements(y), [tg.Shard(1)])
-        torch.testing.assert_close(tg.full_tensor(y), 2 * WHOLE)
+        y = torch.ops.mine.tripled(x)
+        self.assertEqual(list(tg.placements(y)), [tg.Shard(1)])
+        torch.testing.assert_close(tg.full_tensor(y), 3 * WHOLE)
         with self.assertRaisesRegex(tg.UsageError, "a rule says -> between operands and results"):
-            tg.register_sharding("tegula_extension::doubled", "mk")
+            tg.register_sharding("mine::tripled", "mk")
+        with self.assertRaisesRegex(tg.UsageError, "libtorch composes it of others"):
+            tg.register_sharding(torch.ops.tegula_extension.doubled.default, "... -> ...")
 
 
 if __name__ == "__main__":
