@@ -137,10 +137,10 @@ std::string rule_name(const std::string& name) {
 }
 
 c10::OperatorName operator_name_of(const std::string& rule) {
-  const bool is_full = rule.find("::") != std::string::npos;
-  const std::string full = is_full ? rule : std::string(kLibtorchs) + "::" + rule;
-  const std::size_t dot = full.find('.');
-  return {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)};
+  const std::size_t dot = rule.find('.');
+  std::string name = rule.substr(0, dot);
+  if (name.find("::") == std::string::npos) name.insert(0, std::string(kLibtorchs) + "::");
+  return {std::move(name), dot == std::string::npos ? std::string() : rule.substr(dot + 1)};
 }
 
 OpFacts::OpFacts(const c10::OperatorHandle& op, const OperatorNotes& notes)
