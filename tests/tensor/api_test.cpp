@@ -895,13 +895,20 @@ TEST(SubMesh, AnInPlaceOpKeepsTheMeshOfSelf) {
 
 // --- paranoia
 
+// Nothing is checked where it is made, so that it is found where it is used.
+FromLocalOptions unchecked() {
+  FromLocalOptions options;
+  options.check = false;
+  return options;
+}
+
 TEST(Paranoia, AReplicaThatDiffersIsNamed) {
   const EnvironmentVariable checked("TEGULA_CHECK", "1");
   expect_in_all(errors_of(3,
                           [](World& world) {
                             const at::Tensor x =
                                 from_local(at::full({2}, world.rank() == 1 ? 5.0 : 1.0),
-                                           usual_mesh(world), {Replicate()}, {.check = false});
+                                           usual_mesh(world), {Replicate()}, unchecked());
                             x + 1;
                           }),
                 {"different values", "aten::add", "f32[2] on (a=3) as [R]",
@@ -945,7 +952,7 @@ TEST(Paranoia, ASampleIsSpreadEvenly) {
   const EnvironmentVariable checked("TEGULA_CHECK", "0.25");
   run_impatient(2, [](World& world) {
     const at::Tensor x =
-        from_local(at::full({2}, world.rank()), usual_mesh(world), {Replicate()}, {.check = false});
+        from_local(at::full({2}, world.rank()), usual_mesh(world), {Replicate()}, unchecked());
     int thrown = 0;
     for (int i = 0; i < 16; ++i) {
       if (error_of([&] { x + 1; }) != "nothing was thrown") ++thrown;
