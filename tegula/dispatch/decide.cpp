@@ -10,6 +10,8 @@
 #include "tegula/dispatch/overlaps.h"
 #include "tegula/operators/call_schema.h"
 #include "tegula/ops/families.h"
+#include "tegula/payload/guards.h"
+#include "tegula/payload/unexpanded.h"
 #include "tegula/plan/redistribute_planner.h"
 #include "tegula/propagate/sharding_propagator.h"
 #include "tegula/redistribute/routes.h"
@@ -53,7 +55,8 @@ bool is_written_row(const Call& call, const TensorPlace& place) {
   return call.facts().written[place.argument] && is_row(place.payload);
 }
 
-// On the call's mesh a plain tensor counts as replicated. None if some are on another mesh.
+// Where the call's tensors are. On the call's mesh a plain tensor counts as replicated. None if
+// some are on another mesh.
 std::optional<Specs> specs_of(const Call& call) {
   Specs specs;
   for (const TensorPlace& place : call.tensors()) {
@@ -71,6 +74,21 @@ std::optional<Specs> specs_of(const Call& call) {
     }
   }
   return specs;
+}
+
+// What the rule gets to see: a tensor that owes a reduction and was expanded pays before it is
+// used, while that costs what one copy of each element costs (Payload::tile_by), not what all of
+// them do.
+Specs specs_to_use(const Call& call, const Specs& held) {
+  Specs used = held;
+  if (StrictMode::is_on()) return used;  // there the rule may leave it owed
+  for (std::size_t k = 0; k < used.size(); ++k) {
+    const TensorPlace& place = call.tensors()[k];
+    const bool may_pay = place.payload && !place.payload->link() &&
+                         !call.facts().written[place.argument] && can_pay_unexpanded(*held[k]);
+    if (may_pay) used[k] = with_reductions_done(*held[k]);
+  }
+  return used;
 }
 
 // None if some rank's shard of the table may not be one run of rows.
@@ -108,10 +126,10 @@ bool agree_on_targets(const CallSchema& asked, const OutputSharding& answer, Spe
 }
 
 // What the answer asks this rank to do. False if it cannot.
-bool take_answer(const Call& call, const CallSchema& asked, const OutputSharding& answer,
-                 const Coordinate& at, LocalOpDraft& draft) {
+bool take_answer(const Call& call, const Specs& held, const CallSchema& asked,
+                 const OutputSharding& answer, const Coordinate& at, LocalOpDraft& draft) {
   for (std::size_t k = 0; k < asked.tensors.size(); ++k) {
-    const auto& from = asked.schema.tensors[k];
+    const auto& from = held[asked.tensors[k]];
     if (!from || *answer.operands[k] == *from) continue;
     const DTensorSpec dense_from = from->with_meta(dense(from->meta()));
     draft.local_op.routes.resize(call.tensors().size());
@@ -156,8 +174,8 @@ std::string_view name_of(const Decision& decision) {
 
 std::optional<LocalOpDraft> draft_local_op(const Call& call) {
   if (!can_follow_a_rule(call)) return std::nullopt;
-  const std::optional<Specs> specs = specs_of(call);
-  if (!specs) return std::nullopt;
+  const std::optional<Specs> held = specs_of(call);
+  if (!held) return std::nullopt;
   const ShardingPropagator propagator(rule_table(),
                                       call.world().part<RedistributePlanner>().cost_model());
   const std::optional<Coordinate> here = call.coordinate();
@@ -167,11 +185,11 @@ std::optional<LocalOpDraft> draft_local_op(const Call& call) {
   for (std::size_t k = 0; k < call.tensors().size(); ++k) {
     if (is_written_row(call, call.tensors()[k])) draft.local_op.written_rows.push_back(k);
   }
-  Specs targets(specs->size());
-  for (const CallSchema& asked : schemas_of(call, *specs)) {
+  Specs targets(held->size());
+  for (const CallSchema& asked : schemas_of(call, specs_to_use(call, *held))) {
     const std::optional<OutputSharding> answer = propagator.propagate(asked.schema);
     if (!answer || !agree_on_targets(asked, *answer, targets)) return std::nullopt;
-    if (!take_answer(call, asked, *answer, at, draft)) return std::nullopt;
+    if (!take_answer(call, *held, asked, *answer, at, draft)) return std::nullopt;
   }
   return draft;
 }

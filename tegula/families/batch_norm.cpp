@@ -11,6 +11,7 @@
 
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/families.h"
+#include "tegula/families/operand_tiles.h"
 #include "tegula/operators/call.h"
 #include "tegula/redistribute/redistribute_tile.h"
 #include "tegula/redistribute/tile_layout.h"
@@ -58,15 +59,6 @@ DTensorSpec channels_spec(const DTensorSpec& image, const Shape& shape, at::Scal
 
 DTensorSpec spec_of_channels(const DTensorSpec& image, at::ScalarType type) {
   return channels_spec(image, {image.shape()[kChannels]}, type, Replicate());
-}
-
-// A tensor's tile, brought to a spec. Plain tensors are the same on all ranks.
-at::Tensor tile_at(const at::Tensor& tensor, const DTensorSpec& spec, const World& world) {
-  const PayloadPtr payload = payload_of(tensor);
-  const DTensorSpec from = payload ? payload->spec().with_meta(dense(payload->spec().meta()))
-                                   : replicated_spec(spec.mesh(), dense(meta_of(tensor)));
-  const at::Tensor tile = payload ? payload->resolved_tile() : tensor;
-  return redistribute_tile(world, tile, from, spec);
 }
 
 // An image on tiles ---------------------------------------------------------------------------

@@ -165,13 +165,13 @@ std::shared_ptr<const Plan> plan_for(const Call& call, std::size_t first_tensor,
 
 at::Tensor convolved_tile(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
   const at::Tensor tile =
-      plan.windows->fetch(operand_tile(a[0].toTensor(), plan.input, plan.world), 0);
+      plan.windows->fetch(tile_at(a[0].toTensor(), plan.input, plan.world), 0);
   Values arguments(a.begin(), a.end());
   arguments[0] = tile;
   for (const std::size_t k : {1U, 2U}) {
     if (!a[k].isTensor() || !a[k].toTensor().defined()) continue;
     const at::Tensor& tensor = a[k].toTensor();
-    arguments[k] = operand_tile(tensor, plan.whole(tensor), plan.world);
+    arguments[k] = tile_at(tensor, plan.whole(tensor), plan.world);
   }
   plan.put_geometry(arguments, 3);
   const Coordinate at = plan.output.mesh().coordinate_of(plan.world.rank()).value();
@@ -200,12 +200,12 @@ Recipe make_convolution(const Call& call) {
 
 // Of what was fetched, of weight and of bias; zeros where this rank has no outputs.
 Values gradients_of_tile(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
-  const at::Tensor grad = operand_tile(a[0].toTensor(), plan.output, plan.world);
-  const at::Tensor input = operand_tile(a[1].toTensor(), plan.input, plan.world);
+  const at::Tensor grad = tile_at(a[0].toTensor(), plan.output, plan.world);
+  const at::Tensor input = tile_at(a[1].toTensor(), plan.input, plan.world);
   const bool needs_input = a[10].toBoolList().get(1);  // only the weight's gradient reads it
   const at::Tensor fetched =
       needs_input ? plan.windows->fetch(input, 0) : plan.windows->empty_like_fetched(input);
-  const at::Tensor weight = operand_tile(a[2].toTensor(), plan.whole(a[2].toTensor()), plan.world);
+  const at::Tensor weight = tile_at(a[2].toTensor(), plan.whole(a[2].toTensor()), plan.world);
   if (grad.numel() == 0) {
     return {at::zeros_like(fetched), at::zeros_like(weight),
             at::zeros({plan.output.shape()[1]}, weight.options())};

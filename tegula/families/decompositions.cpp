@@ -10,8 +10,9 @@ namespace {
 const RecipeTable& all_recipes() {
   static const RecipeTable all = [] {
     RecipeTable table;
-    for (const auto* some : {&half_recipes(), &loss_recipes(), &normalization_recipes(),
-                             &reduction_recipes(), &scan_recipes(), &softmax_recipes()}) {
+    for (const auto* some :
+         {&extreme_recipes(), &half_recipes(), &loss_recipes(), &norm_recipes(),
+          &normalization_recipes(), &reduction_recipes(), &scan_recipes(), &softmax_recipes()}) {
       table.insert(some->begin(), some->end());
     }
     return table;

@@ -226,7 +226,7 @@ Recipe make_constant_pad(const Call& call) {
     const Plan& plan = padding->plan;
     if (!plan.is_inside) return plan.result({});
     const at::Scalar value = arguments[2].toScalar();
-    const at::Tensor tile = operand_tile(arguments[0].toTensor(), plan.from, plan.world);
+    const at::Tensor tile = tile_at(arguments[0].toTensor(), plan.from, plan.world);
     return plan.result(at::constant_pad_nd(plan.fetch(tile, value), padding->local_pads, value));
   };
 }
@@ -243,7 +243,7 @@ Recipe make_pad(const Call& call) {
     const Plan& plan = padding->plan;
     if (!plan.is_inside) return plan.result({});
     const at::Tensor tile =
-        plan.fetch(operand_tile(arguments[0].toTensor(), plan.from, plan.world), 0);
+        plan.fetch(tile_at(arguments[0].toTensor(), plan.from, plan.world), 0);
     if (!padding->has_result_here()) return plan.result(padding->empty_result());
     return plan.result(call_plain(op, {tile, padding->local_pads}).front().toTensor());
   };
@@ -263,7 +263,7 @@ Recipe make_pad_backward(const Call& call) {
     const Plan& plan = padding->plan;
     at::Tensor tile;
     if (plan.is_inside) {
-      tile = operand_tile(arguments[0].toTensor(), plan.to, plan.world);
+      tile = tile_at(arguments[0].toTensor(), plan.to, plan.world);
       std::vector<std::int64_t> fetched = tile.sizes().vec();
       for (std::size_t k = 0; k < padding->local_pads.size(); ++k) {
         fetched[fetched.size() - 1 - k / 2] -= padding->local_pads[k];
@@ -336,7 +336,7 @@ Recipe make_slice_backward(const Call& call) {
   return [plan, slice = *slice](Arguments arguments) {
     if (!plan.is_inside) return plan.result({});
     const at::Tensor part =
-        plan.fetch(operand_tile(arguments[0].toTensor(), plan.from, plan.world), 0);
+        plan.fetch(tile_at(arguments[0].toTensor(), plan.from, plan.world), 0);
     const Coordinate at = plan.to.mesh().coordinate_of(plan.world.rank()).value();
     const at::Tensor tile = new_tile(plan.to, at).zero_();
     if (part.size(slice.dim) > 0) {
@@ -442,7 +442,7 @@ Recipe make_cat(const Call& call) {
     const bool is_inside = joins->operands.front().is_inside;
     for (std::size_t k = 0; k < joins->operands.size() && is_inside; ++k) {
       const Plan& plan = joins->operands[k];
-      const at::Tensor tile = operand_tile(a[0].toListRef()[k].toTensor(), plan.from, plan.world);
+      const at::Tensor tile = tile_at(a[0].toListRef()[k].toTensor(), plan.from, plan.world);
       parts.push_back(plan.fetch(tile, 0));
     }
     return {

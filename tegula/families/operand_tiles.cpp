@@ -1,5 +1,7 @@
 #include "tegula/families/operand_tiles.h"
 
+#include <ATen/ATen.h>
+
 #include "tegula/bridge/torch_types.h"
 #include "tegula/redistribute/redistribute_tile.h"
 #include "tegula/redistribute/tile_layout.h"
@@ -7,12 +9,19 @@
 
 namespace tegula::inner {
 
-at::Tensor operand_tile(const at::Tensor& tensor, const DTensorSpec& spec, const World& world) {
+at::Tensor tile_at(const at::Tensor& tensor, const DTensorSpec& spec, const World& world) {
   const PayloadPtr payload = payload_of(tensor);
-  const DTensorSpec from = payload ? payload->spec().with_meta(dense(payload->spec().meta()))
-                                   : replicated_spec(spec.mesh(), dense(meta_of(tensor)));
-  const at::Tensor tile = payload ? payload->resolved_tile() : tensor;
-  return redistribute_tile(world, tile, from, spec);
+  if (payload && !payload->link() && payload->spec().mesh() == spec.mesh()) {
+    const DTensorSpec from = payload->spec().with_meta(dense(payload->spec().meta()));
+    return redistribute_tile(world, payload->resolved_tile(), from, spec);
+  }
+  const at::Tensor whole = whole_of(tensor).resolve_conj().resolve_neg();
+  return redistribute_tile(world, whole, replicated_spec(spec.mesh(), dense(meta_of(whole))), spec);
+}
+
+at::Tensor whole_of(const at::Tensor& tensor) {
+  const PayloadPtr payload = payload_of(tensor);
+  return payload ? payload->whole() : tensor;
 }
 
 at::Tensor result_of_tile(const at::Tensor& tile, const DTensorSpec& spec, const World& world) {

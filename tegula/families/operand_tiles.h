@@ -1,4 +1,4 @@
-// Operands' tiles where a family wants them, and tiles as results.
+// Operands' tiles where work on tiles wants them, and tiles as results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,12 +6,23 @@
 #include <optional>
 #include <vector>
 
+#include "tegula/operators/call.h"
 #include "tegula/payload/payload.h"
 
 namespace tegula::inner {
 
-// This rank's tile of a tensor, brought to a spec. Plain tensors are the same on all ranks.
-at::Tensor operand_tile(const at::Tensor& tensor, const DTensorSpec& spec, const World& world);
+// Whether the tensor's mesh covers those of all other operands, so that work on its tiles gives the
+// call's results.
+inline bool is_on_mesh_of(const Call& call, const Payload* tensor) {
+  return tensor != nullptr && tensor->spec().mesh() == call.mesh();
+}
+
+// This rank's tile of a tensor, brought to a spec of its shape. Plain tensors are the same on all
+// ranks; what is on another mesh comes by way of the whole.
+at::Tensor tile_at(const at::Tensor& tensor, const DTensorSpec& spec, const World& world);
+
+// The whole tensor, plain.
+at::Tensor whole_of(const at::Tensor& tensor);
 
 // What a rank gives as its tile of a result, as a tensor; on a rank outside of the mesh it is not
 // looked at.

@@ -13,7 +13,7 @@
 #include "tegula/families/families.h"
 #include "tegula/families/fresh_tensors.h"
 #include "tegula/families/masks.h"
-#include "tegula/families/tiles_at.h"
+#include "tegula/families/operand_tiles.h"
 #include "tegula/operators/call.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"

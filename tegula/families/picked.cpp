@@ -6,7 +6,6 @@
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/operand_tiles.h"
-#include "tegula/families/tiles_at.h"
 #include "tegula/payload/payload.h"
 #include "tegula/spec/slices.h"
 
@@ -49,7 +48,7 @@ Here look(const Payload& table, const at::Tensor& index, std::int64_t ignored) {
   const std::int64_t begin = elements.front().begin;
   const std::int64_t size = elements.front().size;
   const DTensorSpec rows = spec_of_rows(spec, Replicate(), dtype_of(index.scalar_type()));
-  const at::Tensor mine = operand_tile(index, rows, table.world());
+  const at::Tensor mine = tile_at(index, rows, table.world());
   check_indices(mine, spec.shape()[1], ignored);
   at::Tensor is_here =
       at::logical_and(at::logical_and(mine.ge(begin), mine.lt(begin + size)), mine.ne(ignored));
@@ -86,7 +85,7 @@ at::Tensor put_along_rows(const at::Tensor& values, const at::Tensor& table,
   const DTensorSpec spec = payload->spec().with_meta(dense(payload->spec().meta()));
   const at::Tensor per_row = values.dim() == 0 ? values.expand({table.size(0)}) : values;
   const DTensorSpec rows = spec_of_rows(spec, Replicate(), dtype_of(values.scalar_type()));
-  const at::Tensor mine = operand_tile(per_row, rows, payload->world());
+  const at::Tensor mine = tile_at(per_row, rows, payload->world());
   const at::Tensor tile = payload->tile();
   at::Tensor put = at::zeros_like(tile);
   if (tile.size(1) > 0) {

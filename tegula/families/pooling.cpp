@@ -192,7 +192,7 @@ Values maxima(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
   if (plan.cut) {
     const at::Tensor& self = a[0].toTensor();
     const at::Tensor fetched =
-        plan.cut->fetch(operand_tile(self, plan.input, plan.world), lowest(self.scalar_type()));
+        plan.cut->fetch(tile_at(self, plan.input, plan.world), lowest(self.scalar_type()));
     const Coordinate at = plan.output.mesh().coordinate_of(plan.world.rank()).value();
     if (plan.has_outputs()) {
       tiles = call_plain(op, arguments_for(plan, a, fetched));
@@ -217,10 +217,10 @@ Recipe make_maxima(const Call& call) {
 Values maxima_backward(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
   at::Tensor tile;
   if (plan.cut) {
-    const at::Tensor grad = operand_tile(a[0].toTensor(), plan.output, plan.world);
-    const at::Tensor indices = operand_tile(a[7].toTensor(), plan.indices(), plan.world);
+    const at::Tensor grad = tile_at(a[0].toTensor(), plan.output, plan.world);
+    const at::Tensor indices = tile_at(a[7].toTensor(), plan.indices(), plan.world);
     const at::Tensor fetched =
-        plan.cut->empty_like_fetched(operand_tile(a[1].toTensor(), plan.input, plan.world));
+        plan.cut->empty_like_fetched(tile_at(a[1].toTensor(), plan.input, plan.world));
     at::Tensor given = at::zeros_like(fetched);
     if (plan.has_outputs()) {
       Values arguments = arguments_for(plan, a, fetched);
@@ -300,7 +300,7 @@ Values summing(const Plan& plan, Arguments a, const at::Tensor& fetched) {
 Values averages(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
   at::Tensor tile;
   if (plan.cut) {
-    const at::Tensor self = operand_tile(a[0].toTensor(), plan.input, plan.world);
+    const at::Tensor self = tile_at(a[0].toTensor(), plan.input, plan.world);
     const at::Tensor fetched = plan.cut->fetch(self, 0).to(sum_type(self.scalar_type()));
     if (plan.has_outputs()) {
       const Values sums = call_plain(op, summing(plan, a, fetched));
@@ -315,9 +315,9 @@ Values averages(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
 Values averages_backward(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
   at::Tensor tile;
   if (plan.cut) {
-    const at::Tensor grad = operand_tile(a[0].toTensor(), plan.output, plan.world);
+    const at::Tensor grad = tile_at(a[0].toTensor(), plan.output, plan.world);
     const at::ScalarType type = grad.scalar_type();
-    const at::Tensor self = operand_tile(a[1].toTensor(), plan.input, plan.world);
+    const at::Tensor self = tile_at(a[1].toTensor(), plan.input, plan.world);
     const at::Tensor fetched = plan.cut->empty_like_fetched(self).to(sum_type(type));
     at::Tensor given = at::zeros_like(fetched);
     if (plan.has_outputs()) {

@@ -12,8 +12,10 @@ namespace tegula::inner::families {
 using RecipeTable = std::map<std::string, MakeRecipe>;
 
 // One function per file.
+const RecipeTable& extreme_recipes();
 const RecipeTable& half_recipes();
 const RecipeTable& loss_recipes();
+const RecipeTable& norm_recipes();
 const RecipeTable& normalization_recipes();
 const RecipeTable& reduction_recipes();
 const RecipeTable& scan_recipes();

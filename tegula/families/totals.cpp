@@ -130,6 +130,10 @@ bool has_empty_shard(const at::Tensor& tensor, const Dims& dims) {
 
 // Element types -----------------------------------------------------------------------------------
 
+bool is_floating(const at::Tensor& tensor) {
+  return at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type());
+}
+
 at::ScalarType sum_type(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
 }
@@ -155,6 +159,16 @@ at::Tensor rounded_to(const at::Tensor& sum, at::ScalarType type) {
 }
 
 // Parts of tiles ----------------------------------------------------------------------------------
+
+at::Tensor reduced_tile(const Payload& self, const Dims& dims, const at::Scalar& empty,
+                        at::ScalarType type,
+                        const std::function<at::Tensor(const at::Tensor&)>& reduce) {
+  const at::Tensor tile = self.resolved_tile();
+  if (count_of(tile, dims) > 0) return reduce(tile);
+  std::vector<std::int64_t> shape = tile.sizes().vec();
+  for (const std::int64_t dim : listed(dims)) shape[static_cast<std::size_t>(dim)] = 1;
+  return at::full(shape, empty, tile.options().dtype(type));
+}
 
 at::Tensor owed_part(const at::Tensor& part, const Payload& self, const Dims& dims, ReduceOp op) {
   const Shape shape = shape_with(self.spec().shape(), dims, [](std::size_t) { return 1; });

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "tegula/operators/arguments.h"
@@ -43,6 +44,8 @@ bool has_empty_shard(const at::Tensor& tensor, const Dims& dims);
 
 // Element types -----------------------------------------------------------------------------------
 
+// Real or complex, not integers.
+bool is_floating(const at::Tensor& tensor);
 // The type to add up in. libtorch adds halves up as floats and rounds once, at the end: their sum
 // may be more than a half can hold where their mean is not.
 at::ScalarType sum_type(at::ScalarType type);
@@ -55,6 +58,12 @@ at::Tensor to_add_up(const at::Tensor& tensor);
 at::Tensor rounded_to(const at::Tensor& sum, at::ScalarType type);
 
 // Parts of tiles ----------------------------------------------------------------------------------
+
+// What `reduce` makes of the tile of a tensor that owes nothing, its dims `dims` of one element
+// each; `empty`, in the given type, if the tile has no elements along them.
+at::Tensor reduced_tile(const Payload& self, const Dims& dims, const at::Scalar& empty,
+                        at::ScalarType type,
+                        const std::function<at::Tensor(const at::Tensor&)>& reduce);
 
 // A tensor whose dims `dims` have one element: `part` is what this rank's tile of `self` gives, and
 // the axes that cut those dims owe the reduction.

@@ -14,6 +14,7 @@
 #include "tegula/payload/expanded.h"
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
+#include "tegula/payload/unexpanded.h"
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
 
@@ -133,10 +134,12 @@ ReducedForms& Payload::reduced_forms() const {
 }
 
 at::Tensor Payload::tile_by(const Route& route) const {
-  if (spec_.is_partial() && !link_ && route.communicates()) {
-    return reduced_forms().run(route, resolved_tile(), world_.epoch());
-  }
-  return route.run(resolved_tile());
+  if (!spec_.is_partial() || link_ || !route.communicates()) return route.run(resolved_tile());
+  const auto reduce = [&](const at::Tensor& tile) {
+    return can_pay_unexpanded(spec_) ? paid_unexpanded(world_, tile, spec_, route.plan().to)
+                                     : route.run(tile);
+  };
+  return reduced_forms().find_or_make(route.plan().to, resolved_tile(), world_.epoch(), reduce);
 }
 
 void Payload::note_write() const {

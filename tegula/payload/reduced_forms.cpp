@@ -45,10 +45,11 @@ std::unique_ptr<ReducedForms> ReducedForms::of_alias() const {
   return alias;
 }
 
-at::Tensor ReducedForms::run(const Route& route, const at::Tensor& tile, std::uint32_t epoch) {
-  const DTensorSpec& to = route.plan().to;
+at::Tensor ReducedForms::find_or_make(const DTensorSpec& to, const at::Tensor& tile,
+                                      std::uint32_t epoch,
+                                      const std::function<at::Tensor(const at::Tensor&)>& reduce) {
   const TensorMeta& meta = to.meta();
-  if (meta.numel() * size_of(meta.dtype()) > kMostBytes) return route.run(tile);
+  if (meta.numel() * size_of(meta.dtype()) > kMostBytes) return reduce(tile);
   const std::uint64_t writes = memory_->count_writes(tile);
   {
     const std::lock_guard lock(mutex_);
@@ -59,7 +60,7 @@ at::Tensor ReducedForms::run(const Route& route, const at::Tensor& tile, std::ui
       if (form.to == to) return form.tile;
     }
   }
-  at::Tensor made = route.run(tile);  // may wait for other ranks
+  at::Tensor made = reduce(tile);  // may wait for other ranks
   const std::lock_guard lock(mutex_);
   if (writes == writes_) forms_.push_back({to, made});
   return made;

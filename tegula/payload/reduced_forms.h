@@ -12,11 +12,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
 
-#include "tegula/redistribute/route.h"
+#include "tegula/spec/dtensor_spec.h"
 
 namespace tegula::inner {
 
@@ -30,9 +31,11 @@ class ReducedForms {
   // Of a tensor that shares this one's memory.
   std::unique_ptr<ReducedForms> of_alias() const;
 
-  // What the route makes of the tile, or what it made before in this epoch of the world: an error
-  // may have come over some ranks before they could remember. Nobody may write to it.
-  at::Tensor run(const Route& route, const at::Tensor& tile, std::uint32_t epoch);
+  // What `reduce` makes of the tile, placed as `to`, or what it made before in this epoch of the
+  // world: an error may have come over some ranks before they could remember. Nobody may write to
+  // it.
+  at::Tensor find_or_make(const DTensorSpec& to, const at::Tensor& tile, std::uint32_t epoch,
+                          const std::function<at::Tensor(const at::Tensor&)>& reduce);
   void note_write();
   // The tile's memory is in the user's hands from now on. O(tile), once.
   void note_exposed(const at::Tensor& tile);

@@ -143,5 +143,54 @@ TEST(ReducedOnce, ALargeTensorIsNotKeptTwice) {
   });
 }
 
+// An RMS norm over a cut dim: the gradient of the mean owes a number per row, which libtorch
+// expands to the whole before it divides. The numbers travel, not what they are expanded to.
+TEST(ReducedOnce, BeforeItIsUsedWhereItWasExpanded) {
+  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
+  const auto normalized = [](const at::Tensor& x) {
+    return x * (x.square().mean({1}, /*keepdim=*/true) + 1e-3).rsqrt();
+  };
+  run_impatient(3, [&](World& world) {
+    const DeviceMesh mesh = world.mesh({{"tp", 3}});
+    constexpr std::int64_t kRows = 4;
+    const at::Tensor whole = numbers({kRows, 301}, 1).requires_grad_();
+    const at::Tensor cotangent = numbers({kRows, 301}, 2);
+    normalized(whole).backward(cotangent);
+    at::Tensor x = distribute_tensor(whole.detach(), mesh, {Shard(1)}).requires_grad_();
+    const at::Tensor grad = distribute_tensor(cotangent, mesh, {Shard(1)});
+
+    const CommLog log(world);
+    normalized(x).backward(grad);
+
+    EXPECT_LE(log.bytes(), 4 * kRows * static_cast<std::int64_t>(sizeof(double)))
+        << log.to_string();
+    EXPECT_EQ(difference(full_tensor(x.grad()), whole.grad()), "");
+  });
+}
+
+// Of several expanded dims, cut over another axis, and where the op wants it cut along the
+// expanded.
+TEST(ReducedOnce, IsRightWhereItWasExpanded) {
+  run_impatient(4, [&](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", 2}});
+    const at::Tensor left = numbers({5, 6}, 1), right = numbers({6, 1}, 2);
+    const at::Tensor owed = at::mm(distribute_tensor(left, mesh, {Shard(0), Shard(1)}),
+                                   distribute_tensor(right, mesh, {Replicate(), Shard(0)}));
+    const at::Tensor sum = at::mm(left, right);
+    const at::Tensor other = numbers({3, 5, 7}, 3);
+    for (const Placements& placements :
+         {Placements{Shard(1), Shard(2)}, Placements{Shard(0), Shard(2)},
+          Placements{Replicate(), Shard(0)}, Placements{Replicate(), Replicate()}}) {
+      const at::Tensor placed = distribute_tensor(other, mesh, placements);
+      EXPECT_EQ(difference(full_tensor(owed.expand({3, 5, 7}).exp() * placed),
+                           sum.expand({3, 5, 7}).exp() * other),
+                "");
+      EXPECT_EQ(
+          difference(full_tensor(owed.expand({3, 5, 7}) * placed), sum.expand({3, 5, 7}) * other),
+          "");
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tegula
