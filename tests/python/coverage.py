@@ -43,9 +43,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 import aten_calls
 from aten_calls import attempt, copied, from_bytes, is_out, is_written, overload_named, tensors_of
-from op_db import Watchdog
 from placing import Distributed
 from ranks import Lost, Ranks
+from suite import Watchdog
 from trial import Outcome, Wrong, agree, compare_tensors, compare_values
 
 SMALL = 1024

@@ -18,6 +18,9 @@ class Choice:
     def __str__(self):
         return "[" + ", ".join(kind if kind != "S" else f"S({dim})" for kind, dim in self.axes) + "]"
 
+    def is_cut(self):
+        return any(kind == "S" for kind, _ in self.axes)
+
     def partial_axis(self):
         return next((i for i, (kind, _) in enumerate(self.axes) if kind == "P"), None)
 
@@ -95,6 +98,9 @@ class Distributed:
     def is_placed(self, tensor):
         return self.tg.is_dtensor(tensor)
 
+    def is_cut(self, tensor):
+        return self.is_placed(tensor) and any(isinstance(p, self.tg.Shard) for p in self.tg.placements(tensor))
+
     def whole(self, tensor):
         return self.tg.full_tensor(tensor) if self.tg.is_dtensor(tensor) else tensor
 
@@ -125,6 +131,9 @@ class Plain:
 
     def is_placed(self, tensor):
         return True
+
+    def is_cut(self, tensor):
+        return False
 
     def whole(self, tensor):
         return tensor

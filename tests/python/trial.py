@@ -1,5 +1,6 @@
-"""One operator on one sample: plain, distributed, and how they compare."""
+"""One operator or module on one sample: plain, distributed, and how they compare."""
 import collections
+import copy
 import zlib
 
 import torch
@@ -18,6 +19,20 @@ class Wrong(Exception):
 
 def tensors_of(tree):
     return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def members_of(tree):
+    """The parameters and buffers of the modules in it, each once."""
+    modules = [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.nn.Module)]
+    return [t for module in modules for t in (*module.parameters(), *module.buffers())]
+
+
+def converted_module(module, convert):
+    """A copy of it, with each parameter and buffer as `convert` makes it."""
+    made = copy.deepcopy(module)
+    for mine, original in zip(members_of(made), members_of(module), strict=True):
+        mine.data = convert(original).detach()
+    return made
 
 
 # The forms of an operator: functions of a sample's arguments. `place` places an output.
@@ -47,12 +62,16 @@ def has_form(op, form, sample):
 
 
 class Run:
-    """The operator called once: its outputs, its inputs and their gradients, or what it threw."""
+    """The operator or module called once: its outputs, its inputs and their gradients, or what it threw."""
 
     def __init__(self, call, sample, convert):
         converted = {}  # a tensor that appears twice stays one
 
         def convert_once(leaf):
+            if isinstance(leaf, torch.nn.Module):
+                made = converted_module(leaf, convert)
+                self.members += members_of(made)
+                return made
             if not isinstance(leaf, torch.Tensor):
                 return leaf
             if id(leaf) not in converted:
@@ -60,10 +79,10 @@ class Run:
             return converted[id(leaf)]
 
         self.outputs = self.error = self.gradient_error = None
-        self.gradients = []
+        self.gradients, self.members = [], []  # members: of modules among the arguments
         try:
             arguments = tree_map(convert_once, (sample.input, sample.args, sample.kwargs))
-            self.inputs = list(converted.values())
+            self.inputs = [*converted.values(), *self.members]
             versions = [t._version for t in self.inputs]
             first, rest, named = arguments
             self.result = call(first, *rest, **named)
@@ -80,9 +99,15 @@ class Run:
             outputs = [t for t in tensors_of(result) if t.requires_grad]
             if wanting and outputs:
                 cotangents = [cotangent_of(i, t) for i, t in enumerate(outputs)]
-                self.gradients = torch.autograd.grad(outputs, wanting, cotangents, allow_unused=True)
+                self.gradients = self.gradients_of(outputs, wanting, cotangents)
         except Exception as error:  # noqa: BLE001
             self.gradient_error = error
+
+    def gradients_of(self, outputs, wanting, cotangents):
+        if not self.members:
+            return torch.autograd.grad(outputs, wanting, cotangents, allow_unused=True)
+        torch.autograd.backward(outputs, cotangents)  # parameters are trained by what comes to .grad
+        return [t.grad for t in wanting]
 
 
 def draws(call, sample, choices):
@@ -189,17 +214,24 @@ Outcome = collections.namedtuple("Outcome", "kind message fingerprint", defaults
 
 
 class Trial:
-    """One operator on one sample, plain and distributed."""
+    """One operator or module on one sample, plain and distributed."""
 
     def __init__(self, op, form, sample, tensors, chooser, own_draws):
         self.op, self.form, self.sample = op, form, sample
         self.tensors, self.chooser, self.own_draws = tensors, chooser, own_draws
-        self.inputs = tensors_of((sample.input, sample.args, sample.kwargs))
+        arguments = (sample.input, sample.args, sample.kwargs)
+        self.inputs = [*tensors_of(arguments), *members_of(arguments)]
         self.choices = {id(t): chooser.choose(t) for t in self.inputs}
         self.cotangents = {}
+        self.keeps_cut = False  # whether a result is cut
 
     def __str__(self):
         return ", ".join(f"{list(t.shape)} {self.choices[id(t)]}" for t in self.inputs[:6])
+
+    def cut(self):
+        """"kept" or "lost", what became of the operands' cuts; "" if there was none."""
+        was_cut = any(choice.is_cut() for choice in self.choices.values())
+        return ("kept" if self.keeps_cut else "lost") if was_cut else ""
 
     def cotangent(self, i, output):
         if i not in self.cotangents:
@@ -244,6 +276,7 @@ class Trial:
                 return self.judge_error(placed.error, plain.error) if placed.error else Outcome("right", "plain throws")
             if placed.error:
                 return self.judge_error(placed.error, None)
+            self.keeps_cut = any(self.tensors.is_cut(t) for t in tensors_of(placed.outputs))
             comparison.outputs(placed.outputs, plain.outputs)
             comparison.written(placed, plain)
             if plain.gradient_error or plain.gradients:
