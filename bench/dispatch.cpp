@@ -11,6 +11,7 @@
 #include "bench/groups.h"
 #include "bench/optimizers.h"
 #include "bench/processes.h"
+#include "bench/small_ops.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula::bench {
@@ -19,7 +20,6 @@ namespace {
 using benchmark::State;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kSize = 8;
 constexpr Repeats kTogether{500, 7};  // of ops on several ranks
 constexpr int kParameters = 50;
 constexpr int kColdCalls = 100;
@@ -27,59 +27,11 @@ constexpr int kCountedCalls = 1000;
 constexpr int kBatch = 100;
 constexpr int kTurns = 301;
 
-// x, y and zero are cut by rows, the others are whole on every rank.
-struct Operands {
-  at::Tensor x, y, zero, weight, bias;
-};
-
-Operands plain_operands(std::int64_t ranks) {
-  const std::int64_t rows = kSize / ranks;
-  return {at::rand({rows, kSize}), at::rand({rows, kSize}), at::zeros({rows, kSize}),
-          at::rand({kSize, kSize}), at::rand({kSize})};
-}
-
 at::Tensor placed(const at::Tensor& tensor, const DeviceMesh& mesh, const Placements& placements) {
   DistributeOptions everyone_has_it;
   everyone_has_it.source = std::nullopt;
   return distribute_tensor(tensor, mesh, placements, everyone_has_it);
 }
-
-Operands distributed_operands(const DeviceMesh& mesh) {
-  const Operands whole = plain_operands(1);
-  return {placed(whole.x, mesh, {Shard(0)}), placed(whole.y, mesh, {Shard(0)}),
-          placed(whole.zero, mesh, {Shard(0)}), placed(whole.weight, mesh, {Replicate()}),
-          placed(whole.bias, mesh, {Replicate()})};
-}
-
-using Op = void (*)(const Operands&);
-
-struct OpCase {
-  const char* name;
-  Op op;
-};
-
-const OpCase kOps[] = {
-    {"add", [](const Operands& in) { at::add(in.x, in.y); }},
-    {"mul", [](const Operands& in) { at::mul(in.x, in.y); }},
-    {"mul scalar", [](const Operands& in) { at::mul(in.x, 0.5); }},
-    {"mm", [](const Operands& in) { at::mm(in.x, in.weight); }},
-    {"addmm", [](const Operands& in) { at::addmm(in.bias, in.x, in.weight); }},
-    {"relu", [](const Operands& in) { at::relu(in.x); }},
-    {"sum", [](const Operands& in) { at::sum(in.x, 1); }},
-    {"softmax", [](const Operands& in) { at::softmax(in.x, 1); }},
-    {"view", [](const Operands& in) { in.x.view({in.x.size(0), 2, kSize / 2}); }},
-    {"transpose", [](const Operands& in) { at::transpose(in.x, 0, 1); }},
-    {"detach", [](const Operands& in) { at::detach(in.x); }},
-    {"add_", [](const Operands& in) { in.y.add_(in.zero); }},
-    {"layer_norm", [](const Operands& in) { at::layer_norm(in.x, {kSize}, in.bias, in.bias); }},
-    {"cat", [](const Operands& in) { at::cat({in.x, in.y}, 1); }},
-    {"copy_", [](const Operands& in) { in.y.copy_(in.x); }},
-    {"fill_", [](const Operands& in) { in.y.fill_(0.5); }},
-    {"zeros_like", [](const Operands& in) { at::zeros_like(in.x); }},
-    {"dropout", [](const Operands& in) { at::native_dropout(in.x, 0.5, true); }},
-    {"mean", [](const Operands& in) { at::mean(in.x); }},
-    {"mse_loss", [](const Operands& in) { at::mse_loss(in.x, in.y); }},
-};
 
 void register_case(const std::string& name, const std::string& who,
                    const std::function<void()>& body) {
@@ -96,9 +48,10 @@ double time_of_batch(Op op, const Operands& operands) {
 }
 
 // In turns, in short batches, so that a slow moment of the machine hits both alike; medians.
-std::vector<Measurement> measure_in_turns(const Operands& ours, const Operands& plain) {
+std::vector<Measurement> measure_in_turns(std::span<const OpCase> ops, const Operands& ours,
+                                          const Operands& plain) {
   std::vector<Measurement> found;
-  for (const OpCase& one : kOps) {
+  for (const OpCase& one : ops) {
     std::vector<double> of_ours;
     std::vector<double> of_plain;
     for (int turn = 0; turn < kTurns; ++turn) {
@@ -184,7 +137,7 @@ double allocations_per_call(Op op, const Operands& operands) {
 std::vector<Measurement> count_allocations(const Operands& ours, const Operands& plain) {
   std::vector<Measurement> found;
   if (!allocations_of_this_thread()) return found;
-  for (const OpCase& one : kOps) {
+  for (const OpCase& one : usual_ops()) {
     const std::string name = one.name;
     if (name != "add" && name != "view" && name != "mm") continue;
     for (const auto& [who, operands] : {std::pair("tegula", &ours), std::pair("plain", &plain)}) {
@@ -199,13 +152,14 @@ std::vector<Measurement> measure_alone(const World& world) {
   const DeviceMesh mesh = world.mesh({{"tp", 1}});
   const Operands ours = distributed_operands(mesh);
   const Operands plain = plain_operands(1);
-  std::vector<Measurement> found = measure_in_turns(ours, plain);
+  std::vector<Measurement> found = measure_in_turns(usual_ops(), ours, plain);
   register_layers(mesh);
-  const auto make_plain = [] { return at::rand({kSize, kSize}).add_(1); };
+  const auto make_plain = [] { return at::rand({kSmall, kSmall}).add_(1); };
   register_updates([&] { return placed(make_plain(), mesh, {Shard(0)}); }, "tegula");
   register_updates(make_plain, "plain");
   for (const std::vector<Measurement>& more :
-       {run_registered("dispatch"), count_allocations(ours, plain)}) {
+       {measure_in_turns(ops_by_family(), ours, plain), run_registered("dispatch"),
+        count_allocations(ours, plain)}) {
     found.insert(found.end(), more.begin(), more.end());
   }
   return found;
@@ -216,7 +170,7 @@ std::vector<Measurement> measure_together(const World& world) {
   const Operands plain = plain_operands(world.size());
   const std::string suffix = " cached " + std::to_string(world.size()) + " ranks";
   std::vector<Measurement> found;
-  for (const OpCase& one : kOps) {
+  for (const OpCase& one : usual_ops()) {
     for (const auto& [who, operands] : {std::pair("tegula", &ours), std::pair("plain", &plain)}) {
       const auto call = [&one, in = operands] { one.op(*in); };
       found.push_back(

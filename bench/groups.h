@@ -19,6 +19,9 @@ std::vector<Measurement> run_comm();
 // Single ops on small distributed tensors, beside the same on plain ones.
 std::vector<Measurement> run_dispatch();
 
+// Operators along cut dims, between two ranks, beside the same on the whole.
+std::vector<Measurement> run_ops();
+
 // Redistributions between two ranks, beside the bare collectives.
 std::vector<Measurement> run_redistribute();
 

@@ -15,11 +15,9 @@ namespace {
 using tegula::bench::Measurement;
 
 const std::map<std::string, std::function<std::vector<Measurement>()>> kGroups = {
-    {"core", tegula::bench::run_core},
-    {"comm", tegula::bench::run_comm},
-    {"dispatch", tegula::bench::run_dispatch},
-    {"plan", tegula::bench::run_plan},
-    {"redistribute", tegula::bench::run_redistribute},
+    {"core", tegula::bench::run_core},         {"comm", tegula::bench::run_comm},
+    {"dispatch", tegula::bench::run_dispatch}, {"ops", tegula::bench::run_ops},
+    {"plan", tegula::bench::run_plan},         {"redistribute", tegula::bench::run_redistribute},
     {"train", tegula::bench::run_train},
 };
 
@@ -38,7 +36,7 @@ int run(int argc, char** argv) {
   std::string json;
   bool peer = false;
   app.add_option("group", group,
-                 "core, comm, dispatch, plan, redistribute, train, or all (default)");
+                 "core, comm, dispatch, ops, plan, redistribute, train, or all (default)");
   app.add_flag("--peer", peer, "Measure the same work with the peers, in the same run");
   app.add_option("--json", json, "Write one JSON line per measurement to this file");
   try {
@@ -62,6 +60,7 @@ int run(int argc, char** argv) {
     std::vector<Measurement> theirs = tegula::bench::run_peer(name);
     all.insert(all.end(), theirs.begin(), theirs.end());
   }
+  compare_checksums(all);
   print_table(all, std::cout);
   for (const Measurement& measurement : all) file << to_json(measurement) << '\n';
   return 0;

@@ -1,6 +1,7 @@
 #include "bench/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr const char* kOurs = "tegula";
 constexpr const char* kPlain = "plain";
+constexpr double kTolerance = 1e-4;  // of a checksum
 
 using Value = std::optional<double>;
 
@@ -54,16 +56,23 @@ std::string to_json(const Measurement& measurement) {
   line["group"] = measurement.group;
   line["case"] = measurement.name;
   line["who"] = measurement.who;
-  line["value"] = measurement.value;
+  if (measurement.failure.empty()) {
+    line["value"] = measurement.value;
+  } else {
+    line["value"] = nullptr;
+  }
   line["unit"] = measurement.unit;
+  if (!measurement.failure.empty()) line["failure"] = measurement.failure;
   return line.dump();
 }
 
 Measurement from_json(const std::string& line) {
   try {
     const nlohmann::json value = nlohmann::json::parse(line);
-    return {value.at("group"), value.at("case"), value.at("who"), value.at("value"),
-            value.at("unit")};
+    const bool failed = value.contains("failure");
+    return {value.at("group"), value.at("case"),
+            value.at("who"),   failed ? 0.0 : value.at("value").get<double>(),
+            value.at("unit"),  failed ? value.at("failure").get<std::string>() : ""};
   } catch (const nlohmann::json::exception& error) {
     throw UsageError("a line is no measurement")
         .fact("line", line)
@@ -72,17 +81,37 @@ Measurement from_json(const std::string& line) {
   }
 }
 
+void compare_checksums(const std::vector<Measurement>& measurements) {
+  std::map<std::string, Measurement> first;
+  for (const Measurement& one : measurements) {
+    if (one.unit != kChecksum) continue;
+    const auto [known, is_new] = first.emplace(one.group + ": " + one.name, one);
+    const double expected = known->second.value;
+    if (is_new || std::abs(one.value - expected) <= kTolerance * std::abs(expected)) continue;
+    throw InternalError("two did not do the same work")
+        .fact("case", known->first)
+        .fact(known->second.who, std::to_string(expected))
+        .fact(one.who, std::to_string(one.value));
+  }
+}
+
 void print_table(const std::vector<Measurement>& measurements, std::ostream& out) {
   std::vector<std::string> cases;
   std::vector<std::string> whos;
   std::map<std::string, std::string> units;
   std::map<std::pair<std::string, std::string>, double> found;
+  std::map<std::pair<std::string, std::string>, std::string> failures;
   for (const Measurement& measurement : measurements) {
+    if (measurement.unit == kChecksum) continue;
     const std::string name = measurement.group + ": " + measurement.name;
     add_once(cases, name);
     add_once(whos, measurement.who);
     units[name] = measurement.unit;
-    found[{name, measurement.who}] = measurement.value;
+    if (measurement.failure.empty()) {
+      found[{name, measurement.who}] = measurement.value;
+    } else {
+      failures[{name, measurement.who}] = measurement.failure;
+    }
   }
   const auto value_of = [&](const std::string& name, const std::string& who) -> Value {
     const auto one = found.find({name, who});
@@ -100,7 +129,11 @@ void print_table(const std::vector<Measurement>& measurements, std::ostream& out
   for (const std::string& name : cases) {
     std::vector<std::string> row{name, units[name]};
     const Value ours = value_of(name, kOurs);
-    for (const std::string& who : whos) row.push_back(short_number(value_of(name, who)));
+    for (const std::string& who : whos) {
+      const auto failure = failures.find({name, who});
+      row.push_back(failure == failures.end() ? short_number(value_of(name, who))
+                                              : failure->second);
+    }
     if (has_plain) row.push_back(short_number(excess(ours, value_of(name, kPlain))));
     for (const std::string& who : whos) {
       if (who != kOurs) row.push_back(ratio_text(value_of(name, who), ours));

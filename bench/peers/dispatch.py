@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 import ranks as peers
 
 SIZE = 8
+IMAGES, CHANNELS, CHOSEN = 2, 3, 4
 PARAMETERS = 50
 COLD_CALLS = {1: 100, 2: 50, 4: 10}  # by axes
 ROUNDS = 5
@@ -37,6 +38,17 @@ def operands(ranks, wrap):
     return {"x": wrap(torch.rand(rows, SIZE), cut), "y": wrap(torch.rand(rows, SIZE), cut),
             "zero": wrap(torch.zeros(rows, SIZE), cut), "weight": wrap(torch.rand(SIZE, SIZE), whole),
             "bias": wrap(torch.rand(SIZE), whole)}
+
+
+def operands_by_family(wrap):
+    """As small_ops.cpp has them, on one rank."""
+    cut, whole = [Shard(0)], [Replicate()]
+    return {"x": wrap(torch.rand(SIZE, SIZE), cut), "y": wrap(torch.rand(SIZE, SIZE), cut),
+            "few_zeros": wrap(torch.zeros(SIZE, CHOSEN), cut),
+            "image": wrap(torch.rand(IMAGES, CHANNELS, SIZE, SIZE), cut),
+            "columns": wrap(torch.randint(SIZE, (SIZE, SIZE)), cut), "classes": wrap(torch.randint(SIZE, (SIZE,)), cut),
+            "kernel": wrap(torch.rand(CHANNELS, CHANNELS, 3, 3), whole), "channels": wrap(torch.rand(CHANNELS), whole),
+            "some": wrap(torch.randint(SIZE, (CHOSEN,)), whole)}
 
 
 def ops(x, y, zero, weight, bias):
@@ -62,6 +74,25 @@ def ops(x, y, zero, weight, bias):
         "dropout": lambda: torch.native_dropout(x, 0.5, True),
         "mean": lambda: torch.mean(x),
         "mse_loss": lambda: torch.nn.functional.mse_loss(x, y),
+    }
+
+
+def ops_by_family(x, y, few_zeros, image, columns, classes, kernel, channels, some):
+    return {
+        "conv2d": lambda: torch.conv2d(image, kernel, channels, padding=1),
+        "batch_norm eval": lambda: F.batch_norm(image, channels, channels, channels, channels),
+        "max_pool2d": lambda: torch.max_pool2d(image, 2),
+        "gather": lambda: torch.gather(x, 1, columns),
+        "index_select": lambda: torch.index_select(x, 1, some),
+        "cumsum": lambda: torch.cumsum(x, 1),
+        "sort": lambda: torch.sort(x, 1),
+        "topk": lambda: torch.topk(x, CHOSEN, 1),
+        "index_add_": lambda: y.index_add_(1, some, few_zeros),
+        "scatter_add": lambda: torch.scatter_add(x, 1, columns, y),
+        "var": lambda: torch.var(x, 1),
+        "argmax": lambda: torch.argmax(x, 1),
+        "flip": lambda: torch.flip(x, (1,)),
+        "cross_entropy": lambda: F.cross_entropy(x, classes),
     }
 
 
@@ -101,6 +132,11 @@ def updates(wrap):
 
 def take_turns(case, distributed, plain):
     bodies = {"torch-dtensor": distributed, "torch-plain": plain}
+    try:
+        distributed()
+    except (RuntimeError, NotImplementedError):  # it has no rule
+        peers.record("dispatch", case, "torch-dtensor", None, failure="refused")
+        del bodies["torch-dtensor"]
     for body in bodies.values():
         for _ in range(3):
             body()
@@ -130,6 +166,9 @@ def cached(ranks):
         take_turns(name + suffix, ours[name], theirs[name])
     if ranks > 1:
         return
+    ours, theirs = ops_by_family(**operands_by_family(distributed)), ops_by_family(**operands_by_family(plain))
+    for name in ours:
+        take_turns(name + suffix, ours[name], theirs[name])
     for size in (8, 256):
         take_turns(f"linear-relu-sum fwd+bwd {size}x{size}", layer(size, distributed), layer(size, plain))
     ours, theirs = updates(distributed), updates(plain)

@@ -16,9 +16,11 @@ import torch
 import torch.distributed as dist
 
 
-def record(group, case, who, value, unit="us"):
+def record(group, case, who, value, unit="us", failure=None):
+    """A failure, "refused" or "wrong", stands for a value that is None."""
     if not dist.is_initialized() or dist.get_rank() == 0:
-        print(json.dumps({"group": group, "case": case, "who": who, "value": value, "unit": unit}), flush=True)
+        line = {"group": group, "case": case, "who": who, "value": value, "unit": unit}
+        print(json.dumps({**line, "failure": failure} if failure else line), flush=True)
 
 
 def run(script, part, ranks):
