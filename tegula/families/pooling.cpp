@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 
+#include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/families.h"
 #include "tegula/families/operand_tiles.h"
@@ -175,8 +176,14 @@ at::Tensor in_fetched_plane(const at::Tensor& indices, const Plan& plan, at::Int
   std::vector<at::Tensor> per_dim =
       unravelled(indices, at::IntArrayRef(plan.input.shape()).slice(plan.first()));
   const std::vector<std::int64_t> begins = plan.cut->input_begins();
-  for (std::size_t k = 0; k < per_dim.size(); ++k) per_dim[k] = per_dim[k] - begins[k];
-  return raveled(per_dim, fetched.slice(plan.first()));
+  const at::IntArrayRef sizes = fetched.slice(plan.first());
+  for (std::size_t k = 0; k < per_dim.size(); ++k) {
+    per_dim[k] = per_dim[k] - begins[k];
+    if (at::logical_and(per_dim[k].ge(0), per_dim[k].lt(sizes[k])).all().item<bool>()) continue;
+    throw UsageError("an index of pooled maxima points outside of its window")
+        .hint("pass the indices that the pooling gave");
+  }
+  return raveled(per_dim, sizes);
 }
 
 // What every other value exceeds, or equals.

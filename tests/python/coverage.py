@@ -162,7 +162,8 @@ class Replay:
         if plain is None:
             return
         args, kwargs = call
-        results = tensors_of(attempt(lambda: plain(*args, **{n: v for n, v in kwargs.items() if n not in outs})))
+        inputs, named = copied((args, {n: v for n, v in kwargs.items() if n not in outs}))  # it may write to them
+        results = tensors_of(attempt(lambda: plain(*inputs, **named)))
         if not results:
             return
         for out in outs:
