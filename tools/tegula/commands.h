@@ -36,11 +36,18 @@ struct RulesCall {
   std::vector<std::string> names;
   bool coverage = false;
   std::vector<std::string> lists;  // files of overloads to count the coverage against
+  std::string json;                // a file for what came of each overload; empty: none
+  bool compare = false;
+  std::string output;   // the file to write; empty: the standard output
+  std::string gathers;  // a file that the coverage wrote as json; empty: none
 };
 int show_rules(const RulesCall& call, std::ostream& out);
 // Runs tests/python/coverage.py under the Python of TEGULA_PYTHON (python3 if unset): it calls
 // operators on two ranks and counts those that leave their operands where they are.
 int run_coverage(const RulesCall& call);
+// Runs bench/peers/communication.py in the same way: what calls send here and by PyTorch's DTensor.
+// Names are of calls or of families of them.
+int run_compare(const RulesCall& call);
 
 struct BenchCall {
   std::vector<std::string> arguments;

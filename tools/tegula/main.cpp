@@ -66,6 +66,20 @@ int run_command(int argc, char** argv) {
   rules_command
       ->add_option("--list", rules.lists, "A file of overloads to count the coverage against")
       ->needs(coverage);
+  rules_command->add_option("--json", rules.json, "A file for what came of each overload")
+      ->needs(coverage);
+  CLI::Option* compare =
+      rules_command
+          ->add_flag("--compare", rules.compare,
+                     "Run calls here and by PyTorch's DTensor and compare the bytes they send; "
+                     "names are calls or families, e.g. \"softmax of dim 1\" or norms")
+          ->excludes(coverage);
+  rules_command->add_option("--output", rules.output, "The file to write the comparison to")
+      ->needs(compare);
+  rules_command
+      ->add_option("--gathers", rules.gathers,
+                   "What --coverage --json wrote: the operators that gather are listed")
+      ->needs(compare);
 
   tegula::cli::RunOptions run;
   CLI::App* run_command = app.add_subcommand("run", "Run a program as the ranks of a job");
@@ -106,6 +120,7 @@ int run_command(int argc, char** argv) {
   if (spec_command->parsed()) return tegula::cli::show_spec(spec, std::cout);
   if (plan_command->parsed()) return tegula::cli::show_plan(plan, std::cout);
   if (rules_command->parsed() && rules.coverage) return tegula::cli::run_coverage(rules);
+  if (rules_command->parsed() && rules.compare) return tegula::cli::run_compare(rules);
   if (rules_command->parsed()) return tegula::cli::show_rules(rules, std::cout);
   if (run_command->parsed()) {
     run.command = run_command->remaining();
