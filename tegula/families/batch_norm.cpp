@@ -315,9 +315,64 @@ bool can_run(const BatchNorm& norm) {
   return norm.is_training || (norm.running_mean.defined() && norm.running_var.defined());
 }
 
+// Fixed statistics -------------------------------------------------------------------------------
+
+at::Tensor own_tile(const at::Tensor& tensor) {
+  const Payload* payload = payload_in(tensor);
+  return payload ? payload->tile() : tensor;
+}
+
+bool lies_beside(const at::Tensor& channels, const DTensorSpec& image) {
+  if (!channels.defined()) return true;
+  const Payload* payload = payload_in(channels);
+  return payload && payload->spec() == spec_of_channels(image, channels.scalar_type());
+}
+
+// Whether every rank has what its tile of the image needs.
+bool is_all_here(const BatchNorm& norm) {
+  const Payload* payload = payload_in(norm.input);
+  const DTensorSpec& image = payload->spec();
+  if (!payload->coordinate() || image.is_partial()) return false;
+  if (payload->tile().numel() == 0) return false;  // libtorch refuses it
+  for (const at::Tensor* one : {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var}) {
+    if (!lies_beside(*one, image)) return false;
+  }
+  return true;
+}
+
+// Each rank normalizes its own tile. What the results are is worked out once.
+template <const Form& form>
+Recipe make_with_fixed_statistics(const BatchNorm& norm) {
+  const Payload* payload = payload_in(norm.input);
+  const ImagePlace place(payload->spec(), payload->world());
+  const at::Tensor like_output = place.wrapped_image(own_tile(norm.input), norm.input);
+  const DTensorSpec output = payload_in(like_output)->spec();
+  const DTensorSpec nothing = payload_in(place.nothing(parameter_type(norm)))->spec();
+  const Coordinate at = *payload->coordinate();
+  return [output, nothing, at, stride = tile_stride(output, at)](Arguments a) -> Values {
+    const BatchNorm now = batch_norm_at(a, form);
+    const World& world = payload_in(now.input)->world();
+    auto [tile, mean, deviation] = at::native_batch_norm(
+        own_tile(now.input), own_tile(now.weight), own_tile(now.bias), own_tile(now.running_mean),
+        own_tile(now.running_var), false, now.momentum, now.eps);
+    if (!lies_as(tile, stride)) tile = in_tile_layout(tile, output, at);
+    Values results;
+    results.reserve(4);
+    results.emplace_back(outer_tensor(std::move(tile), output, world));
+    results.emplace_back(outer_tensor(std::move(mean), nothing, world));
+    results.emplace_back(outer_tensor(std::move(deviation), nothing, world));
+    if (form.has_reserve) {
+      results.emplace_back(ImagePlace(output, world).nothing(at::kByte));
+    }
+    return results;
+  };
+}
+
 template <const Form& form>
 Recipe make_batch_norm(const Call& call) {
-  if (!can_run(batch_norm_at(call.arguments(), form))) return nullptr;
+  const BatchNorm given = batch_norm_at(call.arguments(), form);
+  if (!can_run(given)) return nullptr;
+  if (!given.is_training && is_all_here(given)) return make_with_fixed_statistics<form>(given);
   return [](Arguments a) {
     const BatchNorm norm = batch_norm_at(a, form);
     Values results = run(norm);

@@ -27,10 +27,26 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
       "aten::lstm_cell",  "aten::gru_cell",  "aten::rnn_tanh_cell",  "aten::rnn_relu_cell"};
   // called often
   static const std::set<std::string> stay_composed = {
-      "aten::linear",          "aten::matmul",     "aten::layer_norm",
-      "aten::softmax.int",     "aten::reshape",    "aten::flatten.using_ints",
-      "aten::log_softmax.int", "aten::contiguous", "aten::chunk",
-      "aten::narrow",          "aten::view_as",    "aten::expand_as"};
+      "aten::linear",
+      "aten::matmul",
+      "aten::layer_norm",
+      "aten::softmax.int",
+      "aten::reshape",
+      "aten::flatten.using_ints",
+      "aten::log_softmax.int",
+      "aten::contiguous",
+      "aten::chunk",
+      "aten::narrow",
+      "aten::view_as",
+      "aten::expand_as",
+      "aten::conv2d",
+      "aten::max_pool2d",
+      "aten::batch_norm",
+      "aten::_batch_norm_impl_index",
+      "aten::cross_entropy_loss",
+      "aten::nll_loss_nd",
+      "aten::nll_loss",
+  };
   const std::string name = toString(op.operator_name());
   const auto found = read_on_host.find(name);
   if (found != read_on_host.end()) notes.read_on_host = found->second;

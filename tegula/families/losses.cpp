@@ -61,13 +61,23 @@ Values mean_of_sum(Arguments a) {
   return {in_type(sum / paid, self.scalar_type()), in_type(paid, self.scalar_type())};
 }
 
-// Where the classes are not cut, the rule covers all but the mean.
+// Whether several ranks have different parts of it.
+bool is_divided(const at::Tensor& tensor) {
+  if (!is_spread(tensor)) return false;
+  const DTensorSpec& spec = payload_in(tensor)->spec();
+  for (std::size_t axis = 0; axis < spec.placements().size(); ++axis) {
+    if (spec.mesh().axes()[axis].size > 1 && !is_replicate(spec.placements()[axis])) return true;
+  }
+  return false;
+}
+
+// Where the classes are not cut, the rule covers all but the mean of several ranks' rows.
 Recipe make_nll_loss(const Call& call) {
   const Arguments a = call.arguments();
   const at::Tensor& self = tensor_at(a, 0);
   if (self.dim() != 2 || tensor_at(a, 1).dim() != 1) return nullptr;
   if (is_cut(self, 1)) return can_pick_along_rows(self) ? nll_loss : nullptr;
-  const bool is_there = is_spread(self) || is_spread(tensor_at(a, 1));
+  const bool is_there = is_divided(self) || is_divided(tensor_at(a, 1));
   return is_there && is_mean(a[3]) ? mean_of_sum<at::nll_loss_forward> : nullptr;
 }
 
@@ -75,7 +85,7 @@ Recipe make_nll_loss2d(const Call& call) {
   const Arguments a = call.arguments();
   const at::Tensor& self = tensor_at(a, 0);
   const bool can_sum = self.dim() == 4 && tensor_at(a, 1).dim() == 3 && is_mean(a[3]);
-  const bool is_there = is_spread(self) || is_spread(tensor_at(a, 1));
+  const bool is_there = is_divided(self) || is_divided(tensor_at(a, 1));
   return can_sum && is_there ? mean_of_sum<at::nll_loss2d_forward> : nullptr;
 }
 

@@ -38,7 +38,13 @@ void unboxed_kernels(const c10::OperatorHandle& op, OperatorNotes& notes) {
       ops::native_layer_norm, ops::native_layer_norm_backward, ops::cat, ops::embedding,
       ops::embedding_dense_backward, ops::_scaled_dot_product_flash_attention_for_cpu,
       ops::_scaled_dot_product_flash_attention_for_cpu_backward, ops::mse_loss,
-      ops::mse_loss_backward,
+      ops::mse_loss_backward, ops::cumsum, ops::sort, ops::sort_stable, ops::topk, ops::argmax,
+      ops::var_correction, ops::flip, ops::nll_loss_forward, ops::nll_loss_backward,
+      // by indices
+      ops::gather, ops::index_select, ops::index_add_, ops::scatter_add,
+      // images
+      ops::convolution, ops::max_pool2d_with_indices, ops::max_pool2d_with_indices_backward,
+      ops::native_batch_norm, ops::native_batch_norm_backward,
       // views
       ops::view, ops::_unsafe_view, ops::transpose_int, ops::t, ops::permute, ops::detach,
       ops::alias, ops::unsqueeze, ops::squeeze_dim, ops::expand, ops::slice_Tensor, ops::select_int,
