@@ -4,9 +4,12 @@
 
 #include <limits>
 
+#include "tegula/bridge/torch_types.h"
+#include "tegula/families/operand_tiles.h"
 #include "tegula/families/recipes.h"
 #include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
+#include "tegula/redistribute/tile_layout.h"
 
 namespace tegula::inner::families {
 namespace {
@@ -205,6 +208,41 @@ Recipe make_place(const Call& call) {
   return is_bool ? nullptr : make_search<place_of_extreme<op>>(call);
 }
 
+// Gradient of what was chosen along a dim ---------------------------------------------------------
+
+// Zeros of these sizes, cut as the indices but along `dim`.
+at::Tensor zeros_around(const at::Tensor& indices, std::int64_t dim,
+                        const std::vector<std::int64_t>& sizes, at::ScalarType type) {
+  const PayloadPtr payload = payload_of(indices);
+  Dims others(sizes.size(), true);
+  if (!sizes.empty()) others[static_cast<std::size_t>(dim < 0 ? dim + indices.dim() : dim)] = false;
+  const DTensorSpec spec =
+      cut_along_only(payload->spec(), others).with_meta(TensorMeta(sizes, dtype_of(type)));
+  const std::optional<Coordinate> at = payload->coordinate();
+  return result_of_tile(at ? new_tile(spec, *at).zero_() : at::Tensor(), spec, payload->world());
+}
+
+// (grad, dim, indices, sizes, keepdim) -> of what was chosen from. libtorch's own zeros are plain:
+// the others would be gathered.
+Values chosen_backward(Arguments a) {
+  const std::int64_t dim = a[1].toInt();
+  const std::vector<std::int64_t> sizes = a[3].toIntVector();
+  const bool lacks_dim = !a[4].toBool() && !sizes.empty();
+  const auto with_dim = [&](const at::Tensor& tensor) {
+    return lacks_dim ? tensor.unsqueeze(dim) : tensor;
+  };
+  const at::Tensor grad = with_dim(tensor_at(a, 0));
+  const at::Tensor indices = with_dim(tensor_at(a, 2));
+  return {at::scatter(zeros_around(indices, dim, sizes, grad.scalar_type()), dim, indices, grad)};
+}
+
+Recipe make_chosen_backward(const Call& call) {
+  const Payload* grad = payload_in(tensor_at(call.arguments(), 0));
+  const Payload* indices = payload_in(tensor_at(call.arguments(), 2));
+  const bool are_placed = grad && indices && !indices->link();
+  return are_placed && is_on_mesh_of(call, indices) ? chosen_backward : nullptr;
+}
+
 }  // namespace
 
 const RecipeTable& extreme_recipes() {
@@ -218,6 +256,7 @@ const RecipeTable& extreme_recipes() {
       {"min.dim", make_search<extreme_and_place<ReduceOp::Min>>},
       {"argmax", make_place<ReduceOp::Max>},
       {"argmin", make_place<ReduceOp::Min>},
+      {"value_selecting_reduction_backward", make_chosen_backward},
   };
   return table;
 }

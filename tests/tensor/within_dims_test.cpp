@@ -61,6 +61,21 @@ TEST(WithinDims, CutBatchesNeedNoCommunicationButToAgreeThatNoMatrixIsSingular) 
   });
 }
 
+TEST(WithinDims, GradientsOfWhatIsChosenAlongAnotherDimNeedNoCommunication) {
+  on_two_ranks([](const World& world, const DeviceMesh& mesh) {
+    const at::Tensor x = distribute_tensor(leaf({5, 6}), mesh, {Shard(0)});
+    const CommLog log(world);
+    const StrictMode strict;
+    for (const at::Tensor& chosen :
+         {std::get<0>(at::sort(x, 1)), std::get<0>(at::topk(x, 2, 1)),
+          std::get<0>(at::kthvalue(x, 2, 1)), std::get<0>(at::max(x, 1, true))}) {
+      chosen.backward(at::ones_like(chosen));
+    }
+    if (placements_of(x.grad()) != Placements{Shard(0)}) throw std::runtime_error("it has moved");
+    if (!log.empty()) throw std::runtime_error(log.to_string());
+  });
+}
+
 TEST(WithinDims, AMatrixThatIsSingularIsAnErrorOnAllRanks) {
   on_two_ranks([](const World&, const DeviceMesh& mesh) {
     const at::Tensor whole = matrices(3).detach().clone();
