@@ -48,6 +48,7 @@ class Side:
         return outcomes
 
     def run_job(self, axes, mesh, work):
+        print(f"{self.name} on {mesh} ranks: {len(work)} cases", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             paths = {name: os.path.join(folder, name) for name in ("work", "results", "store", "errors")}
             with open(paths["work"], "w", encoding="utf-8") as file:
@@ -79,11 +80,14 @@ def compare(cases, options, folder):
 
 
 def commit_of_sources():
-    """Its short name; "" outside of a repository."""
-    folder = os.path.dirname(os.path.realpath(__file__))
-    done = subprocess.run(["git", "-C", folder, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
-                          check=False)
-    return done.stdout.strip()
+    """Its short name, and a word if the library is not as it was committed; "" outside of a repository."""
+    root = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..")
+
+    def git(*words):
+        return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    commit = git("rev-parse", "--short", "HEAD")
+    return f"{commit} with changes" if commit and git("status", "--porcelain", "--", "tegula", "python") else commit
 
 
 def parse(arguments):
@@ -97,10 +101,12 @@ def parse(arguments):
 
 def main(arguments):
     options = parse(arguments)
+    unknown = [name for name in options.names if not communication_cases.cases_named([name])]
+    if unknown:
+        print(f'tegula: no call and no family of calls is named "{unknown[0]}"\n'
+              f"  hint    families: {', '.join(communication_cases.families())}", file=sys.stderr)
+        return 2
     cases = communication_cases.cases_named(options.names)
-    if not cases:
-        sys.exit(f"tegula: no call and no family is named {options.names[0]!r}\n"
-                 f"  hint    families: {', '.join(communication_cases.families())}")
     with tempfile.TemporaryDirectory(prefix="tegula-communication-") as folder:
         rows = [communication_report.Row(*row) for row in compare(cases, options, folder)]
     text = communication_report.text_of(rows, commit_of_sources(), options.gathers)

@@ -32,12 +32,16 @@ class Case:
     operands: tuple
     placed: str
     to: str = ""  # where the results are brought, if the case says it
-    backward: bool = False  # the gradients of (result ** 2).sum(), placed as the operands, are the results
+    backward: bool = False  # the gradients of (result ** 3).sum(), placed as the operands, are the results
     loss_parallel: bool = False  # PyTorch's switch for this call is on
 
     @property
     def key(self):
         return f"{self.family}: {self.name}: {self.placed}"
+
+    @property
+    def call_name(self):
+        return self.name.removesuffix(" backward")
 
     @property
     def placements(self):
@@ -85,7 +89,7 @@ def families():
 
 def cases_named(names):
     """The cases of these families and calls; all if none is named."""
-    return [case for case in CASES if not names or {case.family, case.name} & set(names)]
+    return [case for case in CASES if not names or {case.family, case.name, case.call_name} & set(names)]
 
 
 X = (512, 512)
@@ -359,7 +363,7 @@ add("local_response_norm", lambda x: F.local_response_norm(x, 3), [IMAGE], "S0",
 
 # Scans, sort, topk
 
-add = calls_of("scans, sort, topk")
+add = calls_of("scans and sorts")
 add("cumsum dim 0", lambda x: x.cumsum(0), [X], "S0", "S1", "P", "S0S1")
 add("cumsum dim 0", lambda x: x.cumsum(0), [X], "S0", backward=True)
 add("cumprod dim 0", lambda x: x.cumprod(0), [X], "S0")
@@ -453,9 +457,9 @@ add("_foreach_norm", lambda x, y: torch._foreach_norm([x, y]), [X, X], "S0 S1")
 ALONG_A_CUT_DIM = {
     "softmax and losses: softmax of dim 1: S1", "softmax and losses: cross_entropy: S1 R",
     "reductions: logsumexp of dim 0: S0", "reductions: var of dim 0: S0", "reductions: norm: S0",
-    "norms: layer_norm: S1 R R", "scans, sort, topk: cumsum dim 0: S0", "scans, sort, topk: sort dim 0: S0",
-    "scans, sort, topk: sort of one dim: S0", "scans, sort, topk: topk dim 0: S0",
-    "scans, sort, topk: topk of one dim: S0", "views and joins: x[:256]: S0", "views and joins: x[1]: S0",
+    "norms: layer_norm: S1 R R", "scans and sorts: cumsum dim 0: S0", "scans and sorts: sort dim 0: S0",
+    "scans and sorts: sort of one dim: S0", "scans and sorts: topk dim 0: S0",
+    "scans and sorts: topk of one dim: S0", "views and joins: x[:256]: S0", "views and joins: x[1]: S0",
     "views and joins: cat dim 0: S0 S0", "views and joins: split dim 0: S0", "views and joins: flip dim 0: S0",
     "views and joins: roll dim 0 by 8: S0", "views and joins: chunk(3, -1): S1", "redistributions: to RS0: S0S0",
     "redistributions: to S1S0: S0S1", "pointwise: clone: P", "pointwise: to float64: P",

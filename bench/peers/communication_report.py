@@ -27,7 +27,7 @@ cut moves to another dim PyTorch gathers on CPUs, and uses an all-to-all on GPUs
 If the two leave it in different places, there are two comparisons. *tegula as there*: all that Tegula sends if its
 result is then brought where PyTorch left its own; compare it with PyTorch's call. *PyTorch as here*: the reverse;
 compare it with Tegula's call. To owe a sum costs nothing. A row "backward" is a forward and a backward pass of
-`(result ** 2).sum()`, with each gradient brought where its operand lies. The last column says of Tegula's bytes:
+`(result ** 3).sum()`, with each gradient brought where its operand lies. The last column says of Tegula's bytes:
 
 | word | means |
 | --- | --- |
@@ -107,7 +107,7 @@ class Row:
         if self.case.to:
             name = "to " + placements_text([as_written(axes_of(self.case.to))])
         else:
-            name = f"`{self.case.name.removesuffix(' backward')}`" + (" backward" if self.case.backward else "")
+            name = f"`{self.case.call_name}`" + (" backward" if self.case.backward else "")
         is_moved = self.is_compared and not self.is_same_place
         moved = [in_thousands(self.to_theirs), in_thousands(self.to_ours)] if is_moved else ["", ""]
         return [name, operands, self.side_text(self.here), self.side_text(self.there), *moved, self.verdict]
