@@ -21,6 +21,9 @@
 //   tensor/neighbours.h    ghost cells around a tile, rows that go from rank to rank
 //   tensor/save.h          torch::save of what is distributed is refused in time
 //   tensor/show.h          what this rank holds, as text
+//   parallel/parallelize_module.h  modules split by plans: Colwise, Rowwise, ...
+//   parallel/checkpoint.h  activations computed again in backward
+//   parallel/clip_grad.h   one norm of all gradients, and clipping by it
 //   dispatch/calibrate.h   the cost model of this machine, measured
 //   gradient/gradients.h   when reductions that gradients owe are done
 //   payload/guards.h       scoped switches
@@ -35,6 +38,9 @@
 #include "tegula/core.h"
 #include "tegula/dispatch/calibrate.h"
 #include "tegula/gradient/gradients.h"
+#include "tegula/parallel/checkpoint.h"
+#include "tegula/parallel/clip_grad.h"
+#include "tegula/parallel/parallelize_module.h"
 #include "tegula/payload/guards.h"
 #include "tegula/random/random.h"
 #include "tegula/tensor/collectives.h"

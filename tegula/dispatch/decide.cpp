@@ -125,6 +125,39 @@ bool agree_on_targets(const CallSchema& asked, const OutputSharding& answer, Spe
   return true;
 }
 
+// Whether a result owes what an operand owes, and is larger: then it costs less to pay before.
+bool owes_more_after(const DTensorSpec& operand, const ResultSharding& result) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : result.shape) elements *= size;
+  if (elements <= operand.meta().numel()) return false;
+  for (std::size_t axis = 0; axis < result.placements.size(); ++axis) {
+    if (owed_reduction(operand.placements()[axis]) && owed_reduction(result.placements[axis])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The answer for a call of which some operands pay first what they owe.
+std::optional<OutputSharding> answer_for(const ShardingPropagator& propagator, OpSchema schema) {
+  std::optional<OutputSharding> answer = propagator.propagate(schema);
+  if (!answer || StrictMode::is_on()) return answer;
+  bool pays_first = false;
+  for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
+    const bool is_written = std::count(schema.written.begin(), schema.written.end(), k) > 0;
+    if (!answer->operands[k] || is_written) continue;
+    const DTensorSpec& operand = *answer->operands[k];
+    if (std::none_of(
+            answer->results.begin(), answer->results.end(),
+            [&](const ResultSharding& result) { return owes_more_after(operand, result); })) {
+      continue;
+    }
+    schema.tensors[k] = with_reductions_done(*schema.tensors[k]);
+    pays_first = true;
+  }
+  return pays_first ? propagator.propagate(schema) : answer;
+}
+
 // What the answer asks this rank to do. False if it cannot.
 bool take_answer(const Call& call, const Specs& held, const CallSchema& asked,
                  const OutputSharding& answer, const Coordinate& at, LocalOpDraft& draft) {
@@ -187,7 +220,7 @@ std::optional<LocalOpDraft> draft_local_op(const Call& call) {
   }
   Specs targets(held->size());
   for (const CallSchema& asked : schemas_of(call, specs_to_use(call, *held))) {
-    const std::optional<OutputSharding> answer = propagator.propagate(asked.schema);
+    const std::optional<OutputSharding> answer = answer_for(propagator, asked.schema);
     if (!answer || !agree_on_targets(asked, *answer, targets)) return std::nullopt;
     if (!take_answer(call, *held, asked, *answer, at, draft)) return std::nullopt;
   }

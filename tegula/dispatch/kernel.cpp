@@ -185,7 +185,18 @@ void Kernel::decide(const CallKey& key, const Call& call, Stack& stack) const {
     give(run_decomposition(facts, recipe, call.arguments()));
     return remember(Decomposition{std::move(recipe)});
   }
+  const auto run_plain_form = [&] {
+    const Recipe recipe = StrictMode::is_on() ? nullptr : by_plain_form(call);
+    if (!recipe) return false;
+    Values results = run_decomposition(facts, recipe, call.arguments());
+    if (results.empty()) return false;
+    give(std::move(results));
+    remember(Decomposition{recipe});
+    return true;
+  };
   if (std::optional<LocalOpDraft> draft = draft_local_op(call)) {
+    // the plain form may know a way that sends less, its family's
+    if (facts.has_out && draft->local_op.communicates && run_plain_form()) return;
     check_may_move(call, *draft);
     const Witness witness(call);
     LocalOp decision = run_draft(call, std::move(*draft), stack);
@@ -196,13 +207,7 @@ void Kernel::decide(const CallKey& key, const Call& call, Stack& stack) const {
     give(run_tile_op(recipe, call.arguments()));
     return remember(TileOp{std::move(recipe)});
   }
-  if (Recipe recipe = StrictMode::is_on() ? nullptr : by_plain_form(call)) {
-    Values results = run_decomposition(facts, recipe, call.arguments());
-    if (!results.empty()) {
-      give(std::move(results));
-      return remember(Decomposition{std::move(recipe)});
-    }
-  }
+  if (run_plain_form()) return;
   give(run_whole(call));
   remember(Universal{});
 }

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 
+#include "tegula/bridge/torch_types.h"
 #include "tegula/families/families.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
+#include "tegula/redistribute/redistribute_tile.h"
 #include "tegula/spec/placed_otherwise.h"
 
 namespace tegula::inner::families {
@@ -163,6 +165,57 @@ c10::IValue copies_cut_alike(const c10::IValue& list, Arguments arguments) {
   });
 }
 
+// (self, tensor1, tensor2, scalars): a tensor of one number per member, which all ranks have.
+Recipe with_list_of_scalars(const Call& call) {
+  const auto op =
+      c10::Dispatcher::singleton().findSchema({call.op().operator_name().name, "ScalarList"});
+  const at::Tensor& scalars = call.arguments()[3].toTensor();
+  const Payload* payload = payload_in(scalars);
+  if (!op || scalars.dim() != 1 || (payload && !payload->spec().is_replicated())) return nullptr;
+  return [op = *op](Arguments arguments) -> Values {
+    Values stack(arguments.begin(), arguments.end());
+    const at::Tensor& numbers = stack[3].toTensor();
+    const PayloadPtr held = payload_of(numbers);
+    const at::Tensor plain = held ? held->whole() : numbers;
+    c10::impl::GenericList list(c10::NumberType::get());
+    for (std::int64_t k = 0; k < plain.numel(); ++k) list.push_back(plain[k].item());
+    stack[3] = list;
+    op.callBoxed(&stack);
+    return stack;
+  };
+}
+
+// (gradients, found_inf, inv_scale): ranks look at their tiles, and agree on what they found.
+Recipe unscaled_and_checked(const Call& call) {
+  for (const TensorPlace& place : call.tensors()) {
+    const Payload* payload = place.payload.get();
+    const bool is_gradient = place.member >= 0;
+    if (is_gradient && (!payload || payload->link() || payload->spec().is_partial())) {
+      return nullptr;
+    }
+    if (!is_gradient && payload && !payload->spec().is_replicated()) return nullptr;
+  }
+  if (!call.coordinate()) return nullptr;
+  return [mesh = call.mesh(), world = call.world()](Arguments arguments) -> Values {
+    const auto plain_of = [](const at::Tensor& tensor) {
+      const PayloadPtr payload = payload_of(tensor);
+      return payload ? payload->tile() : tensor;
+    };
+    std::vector<at::Tensor> tiles;
+    for (const at::Tensor& gradient : arguments[0].toTensorVector()) {
+      tiles.push_back(payload_of(gradient)->tile());
+    }
+    const at::Tensor found = plain_of(arguments[1].toTensor());
+    at::Tensor here = at::zeros_like(found);
+    at::_amp_foreach_non_finite_check_and_unscale_(tiles, here, plain_of(arguments[2].toTensor()));
+    const TensorMeta meta = meta_of(here);
+    const DTensorSpec owed(mesh, Placements(mesh.ndim(), Partial(ReduceOp::Max)), meta);
+    found.copy_(
+        at::maximum(found, redistribute_tile(world, here, owed, replicated_spec(mesh, meta))));
+    return {};
+  };
+}
+
 // "aten::_fused_adam": the in-place form on copies of what it writes, which are the results.
 Recipe on_copies(const Call& call) {
   const c10::OperatorName& name = call.op().operator_name();
@@ -198,6 +251,12 @@ void lists(const c10::OperatorHandle& op, OperatorNotes& notes) {
   }
   if (!notes.rule_per_member.empty()) notes.decomposition = one_mesh_at_a_time;
   if (toString(name) == "aten::_foreach_clone") notes.decomposition = copy_of_each;
+  if (name.overload_name == "Tensor" && name.name.starts_with("aten::_foreach_addc")) {
+    notes.decomposition = with_list_of_scalars;
+  }
+  if (toString(name) == "aten::_amp_foreach_non_finite_check_and_unscale_") {
+    notes.decomposition = unscaled_and_checked;
+  }
   const bool is_functional = !name.name.ends_with('_') && !name.overload_name.ends_with("out");
   if (name.name.starts_with("aten::_fused_") && is_functional) notes.decomposition = on_copies;
 }

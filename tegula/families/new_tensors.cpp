@@ -108,6 +108,36 @@ Recipe zero(const Call& call) {
   };
 }
 
+// (self, ..., out): a tensor of the size that the op would give is filled, whatever was in it.
+enum class Filling { None, Zeros, Ones, Given };
+
+template <Filling filling>
+Recipe fill_out(const Call& call) {
+  const Arguments a = call.arguments();
+  const at::Tensor& out = a.back().toTensor();
+  const bool is_like = call.op().operator_name().name.ends_with("_like");
+  const std::vector<std::int64_t> size =
+      is_like ? a[0].toTensor().sizes().vec() : a[1].toIntVector();
+  if (!payload_in(out) || out.sizes() != at::IntArrayRef(size)) return nullptr;
+  return [is_like](Arguments arguments) -> Values {
+    const at::Tensor& given = arguments.back().toTensor();
+    switch (filling) {
+      case Filling::None:
+        break;
+      case Filling::Zeros:
+        given.zero_();
+        break;
+      case Filling::Ones:
+        given.fill_(1);
+        break;
+      case Filling::Given:
+        given.fill_(arguments[is_like ? 1 : 2].toScalar());
+        break;
+    }
+    return {given};
+  };
+}
+
 // From nothing --------------------------------------------------------------------------------
 
 void build_empty(const Call&, const BuiltTensor&) {}
@@ -152,12 +182,26 @@ void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes) {
       {"aten::rand", build_rand},
       {"aten::randn", build_randn},
   };
+  static const std::map<std::string, MakeRecipe> fillings = {
+      {"aten::empty_like.out", fill_out<Filling::None>},
+      {"aten::zeros_like.out", fill_out<Filling::Zeros>},
+      {"aten::ones_like.out", fill_out<Filling::Ones>},
+      {"aten::full_like.out", fill_out<Filling::Given>},
+      {"aten::new_empty.out", fill_out<Filling::None>},
+      {"aten::new_empty_strided.out", fill_out<Filling::None>},
+      {"aten::new_zeros.out", fill_out<Filling::Zeros>},
+      {"aten::new_ones.out", fill_out<Filling::Ones>},
+      {"aten::new_full.out", fill_out<Filling::Given>},
+  };
   const std::string name = toString(op.operator_name());
   if (const auto found = tile_ops.find(name); found != tile_ops.end()) {
     notes.tile_op = found->second;
   }
   if (op.operator_name().name.ends_with("_like") || name.starts_with("aten::new_")) {
     notes.decomposition = on_meta_device;
+  }
+  if (const auto found = fillings.find(name); found != fillings.end()) {
+    notes.decomposition = found->second;
   }
   if (const auto found = factories.find(name); found != factories.end()) {
     notes.build = found->second;

@@ -94,6 +94,44 @@ Recipe make_norm_of_all(const Call& call) {
   return has_cut_norm(self, dims_of(self, c10::IValue())) ? norm_of_all : nullptr;
 }
 
+// The sum of powers, without the root.
+at::Tensor sum_of_powers(const at::Tensor& tensor, const at::Scalar& order, const Dims& dims,
+                         std::optional<at::ScalarType> type) {
+  const at::Tensor self = type ? tensor.to(*type) : tensor;
+  return at::sum(at::abs(self).pow(order), listed(dims), true);
+}
+
+// (self, order, dims, keepdim, dtype)
+Values powers(Arguments a) {
+  const at::Tensor& self = tensor_at(a, 0);
+  const Dims dims = dims_of(self, a[2]);
+  const at::Tensor sum = sum_of_powers(self, a[1].toScalar(), dims, type_at(a[4]));
+  return {a[3].toBool() ? sum : without(dims, sum)};
+}
+
+Recipe make_powers(const Call& call) {
+  const at::Tensor& self = tensor_at(call.arguments(), 0);
+  return is_spread(self) && is_floating(self) && self.numel() > 0 ? powers : nullptr;
+}
+
+// (tensors, order, dtype)
+Values powers_of_each(Arguments a) {
+  std::vector<at::Tensor> sums;
+  for (const at::Tensor& self : a[0].toTensorVector()) {
+    const Dims all = dims_of(self, c10::IValue());
+    sums.push_back(without(all, sum_of_powers(self, a[1].toScalar(), all, type_at(a[2]))));
+  }
+  return {sums};
+}
+
+Recipe make_powers_of_each(const Call& call) {
+  const bool can_all =
+      std::all_of(call.tensors().begin(), call.tensors().end(), [](const TensorPlace& place) {
+        return is_floating(place.tensor) && place.tensor.numel() > 0;
+      });
+  return can_all ? powers_of_each : nullptr;
+}
+
 Values distance(Arguments a) {
   const at::Tensor apart = tensor_at(a, 0) - tensor_at(a, 1);
   return {at::linalg_vector_norm(apart, a[2].toScalar())};
@@ -202,6 +240,8 @@ const RecipeTable& norm_recipes() {
       {"norm.ScalarOpt_dim", make_norm<4>},
       {"norm.ScalarOpt_dim_dtype", make_norm<5>},
       {"_foreach_norm.Scalar", make_norms_of_list},
+      {"linalg__powsum", make_powers},
+      {"_foreach_powsum.Scalar", make_powers_of_each},
       {"dist", make_distance},
       {"renorm", make_renorm},
   };

@@ -18,7 +18,9 @@ const RecipeTable& loss_recipes();
 const RecipeTable& norm_recipes();
 const RecipeTable& normalization_recipes();
 const RecipeTable& reduction_recipes();
+const RecipeTable& repeat_recipes();
 const RecipeTable& scan_recipes();
 const RecipeTable& softmax_recipes();
+const RecipeTable& transform_recipes();
 
 }  // namespace tegula::inner::families

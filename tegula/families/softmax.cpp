@@ -1,6 +1,8 @@
 // The softmax family along a cut dim: the greatest element and the sum travel.
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "tegula/families/recipes.h"
 #include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
@@ -26,6 +28,21 @@ Values log_softmax(Arguments a) {
   return {in_type(below - at::log(at::sum(at::exp(below), {dim}, true)), self.scalar_type())};
 }
 
+// (self, dim, dtype): zeros where nothing but minus infinity is.
+Values safe_softmax(Arguments a) {
+  const at::Tensor& self = tensor_at(a, 0);
+  const std::int64_t dim = a[1].toInt();
+  const at::Tensor is_out = self.eq(-std::numeric_limits<double>::infinity()).all(dim, true);
+  return {at::softmax(self, dim, a[2].toOptional<at::ScalarType>()).masked_fill(is_out, 0)};
+}
+
+Recipe make_safe_softmax(const Call& call) {
+  const at::Tensor& self = tensor_at(call.arguments(), 0);
+  const bool can_be_out = at::isFloatingType(self.scalar_type()) && self.dim() > 0;
+  return is_spread(self) && can_be_out && self.size(call.arguments()[1].toInt()) > 0 ? safe_softmax
+                                                                                     : nullptr;
+}
+
 // An empty dim has no greatest element. Where halves are to be computed as floats, the rule holds.
 template <Values (*run)(Arguments)>
 Recipe make_along_cut_dim(const Call& call) {
@@ -39,14 +56,16 @@ Values softmax_backward(Arguments a) {
   const at::Tensor& grad = tensor_at(a, 0);
   const at::Tensor share = to_add_up(tensor_at(a, 1));
   const at::Tensor weighed = to_add_up(grad) * share;
-  return {in_type(weighed - share * at::sum(weighed, {a[2].toInt()}, true), grad.scalar_type())};
+  const at::Tensor sum = with_sum_paid(at::sum(weighed, {a[2].toInt()}, true));
+  return {in_type(weighed - share * sum, grad.scalar_type())};
 }
 
 Values log_softmax_backward(Arguments a) {
   const at::Tensor& grad = tensor_at(a, 0);
   const at::Tensor whole = to_add_up(grad);
   const at::Tensor share = at::exp(to_add_up(tensor_at(a, 1)));
-  return {in_type(whole - share * at::sum(whole, {a[2].toInt()}, true), grad.scalar_type())};
+  const at::Tensor sum = with_sum_paid(at::sum(whole, {a[2].toInt()}, true));
+  return {in_type(whole - share * sum, grad.scalar_type())};
 }
 
 template <Values (*run)(Arguments)>
@@ -65,6 +84,7 @@ const RecipeTable& softmax_recipes() {
   static const RecipeTable table = {
       {"_softmax", make_along_cut_dim<softmax>},
       {"_log_softmax", make_along_cut_dim<log_softmax>},
+      {"_safe_softmax", make_safe_softmax},
       {"_softmax_backward_data", make_backward_along_cut_dim<softmax_backward>},
       {"_log_softmax_backward_data", make_backward_along_cut_dim<log_softmax_backward>},
   };

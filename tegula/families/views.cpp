@@ -107,7 +107,7 @@ std::optional<TileView> slice_dim(const ViewOfTile& v, const DimSlice& slice) {
   DimSlice mine = slice;
   if (v.is_cut(slice.dim)) {
     const DimCut& cut = v.self.spec().dim_cuts()[static_cast<std::size_t>(slice.dim)];
-    mine = slice_within(slice, cut.intervals(v.at).front());
+    mine = slice_within(slice, cut.intervals(v.at));
   }
   return TileView{{operator_named("aten::slice", "Tensor"),
                    {c10::IValue(), slice.dim, mine.begin, mine.end, mine.step}},
@@ -179,6 +179,8 @@ std::optional<TileView> diagonal(const ViewOfTile& v) {
   const std::int64_t columns = v.wrapped(v.argument(3).toInt());
   if (v.is_cut(rows) && v.is_cut(columns)) return std::nullopt;
   const std::int64_t cut = v.is_cut(columns) ? columns : rows;
+  const DimCut& of_dim = v.self.spec().dim_cuts()[static_cast<std::size_t>(cut)];
+  if (of_dim.most_intervals() > 1) return std::nullopt;
   const std::int64_t gone = cut == rows ? columns : rows;
   const std::int64_t above = v.argument(1).toInt();
   const std::int64_t begin = std::max<std::int64_t>(cut == rows ? -above : above, 0);
@@ -198,8 +200,7 @@ std::optional<TileView> diagonal(const ViewOfTile& v) {
   to[static_cast<std::size_t>(gone)] = std::nullopt;
   std::optional<DTensorSpec> spec = with_dims_moved(*part, to, v.meta);
   if (!spec) return std::nullopt;
-  const std::int64_t first =
-      v.self.spec().dim_cuts()[static_cast<std::size_t>(cut)].intervals(v.at).front().begin;
+  const std::int64_t first = of_dim.intervals(v.at).front().begin;
   TileCall call = v.same_call();
   call.arguments[1] = above + (cut == rows ? first : -first);
   return TileView{std::move(call), -1, std::move(*spec), Layout::Other};

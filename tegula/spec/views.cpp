@@ -9,6 +9,12 @@
 namespace tegula::inner {
 namespace {
 
+// What two intervals have in common; empty if nothing.
+Interval common(const Interval& a, const Interval& b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max<std::int64_t>(0, std::min(a.end(), b.end()) - begin)};
+}
+
 Coordinate place_of_shard(const DTensorSpec& spec, const DimCut& cut, std::int64_t shard) {
   Coordinate at(spec.mesh().ndim(), 0);
   const std::vector<std::int64_t> position = cut.position_of(shard);
@@ -51,6 +57,51 @@ DimSlice slice_within(const DimSlice& slice, const Interval& interval) {
   return {slice.dim, first - interval.begin, end - interval.begin, slice.step};
 }
 
+DimSlice slice_within(const DimSlice& slice, const std::vector<Interval>& intervals) {
+  if (intervals.size() == 1) return slice_within(slice, intervals.front());
+  DimSlice mine{slice.dim, 0, 0, 1};
+  for (const Interval& interval : intervals) {
+    mine.begin += common(interval, {0, slice.begin}).size;
+    mine.end += common(interval, {0, slice.end}).size;
+  }
+  return mine;
+}
+
+namespace {
+
+// A dim that is cut in blocks, sliced without steps: within a block each shard has one run, in the
+// order of the shards. None if that is not so.
+std::optional<std::vector<CutAxis>> sliced_within_block(const DTensorSpec& spec, const DimCut& cut,
+                                                        const DimSlice& slice) {
+  std::vector<std::int64_t> sizes;
+  std::int64_t next = slice.begin;
+  for (std::int64_t shard = 0; shard < cut.shard_count(); ++shard) {
+    std::int64_t size = 0;
+    for (const Interval& held : cut.intervals(place_of_shard(spec, cut, shard))) {
+      const Interval mine = common(held, {slice.begin, slice.end - slice.begin});
+      if (mine.size == 0) continue;
+      if (mine.begin != next) return std::nullopt;
+      size += mine.size;
+      next += mine.size;
+    }
+    sizes.push_back(size);
+  }
+  return cut_into(cut.axes(), sizes);
+}
+
+// ... and of whole blocks there are fewer.
+std::optional<std::vector<CutAxis>> sliced_by_blocks(const DimCut& cut, const DimSlice& slice) {
+  if (cut.axes().size() != 1 || cut.axes()[0].cut.blocks().size() != 1) return std::nullopt;
+  const std::int64_t run = ceil_div(cut.size(), cut.axes()[0].cut.blocks()[0]);
+  const bool is_whole = slice.begin % run == 0 && slice.end % run == 0 && slice.end > slice.begin;
+  if (!is_whole) return std::nullopt;
+  CutAxis axis = cut.axes()[0];
+  axis.cut = Cut({(slice.end - slice.begin) / run}, axis.cut.sizes());
+  return std::vector<CutAxis>{axis};
+}
+
+}  // namespace
+
 std::optional<DTensorSpec> sliced(const DTensorSpec& spec, const DimSlice& slice,
                                   const TensorMeta& meta) {
   ViewDraft draft(spec);
@@ -61,7 +112,14 @@ std::optional<DTensorSpec> sliced(const DTensorSpec& spec, const DimSlice& slice
       draft.cut(static_cast<std::int64_t>(dim), cut.axes());
       continue;
     }
-    if (cut.most_intervals() > 1) return std::nullopt;
+    if (cut.most_intervals() > 1) {
+      if (slice.step != 1) return std::nullopt;
+      std::optional<std::vector<CutAxis>> axes = sliced_within_block(spec, cut, slice);
+      if (!axes) axes = sliced_by_blocks(cut, slice);
+      if (!axes) return std::nullopt;
+      draft.cut(slice.dim, *axes);
+      continue;
+    }
     std::vector<std::int64_t> sizes;
     for (std::int64_t shard = 0; shard < cut.shard_count(); ++shard) {
       const Interval held = cut.intervals(place_of_shard(spec, cut, shard)).front();

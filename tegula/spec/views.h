@@ -27,12 +27,15 @@ struct DimSlice {
   std::int64_t step = 1;
 };
 
-// Shards keep what they hold of the slice, so they may become ragged. None if the dim is cut in
-// blocks.
+// Shards keep what they hold of the slice, so they may become ragged. Of a dim that is cut in
+// blocks there are slices within one block, and of whole blocks, without steps; none for others.
 std::optional<DTensorSpec> sliced(const DTensorSpec& spec, const DimSlice& slice,
                                   const TensorMeta& meta);
 // The same slice of an interval of the dim, counted from the interval's begin.
 DimSlice slice_within(const DimSlice& slice, const Interval& interval);
+// The same of the intervals that a shard holds, counted in its own elements. A slice with steps has
+// one interval to be in.
+DimSlice slice_within(const DimSlice& slice, const std::vector<Interval>& intervals);
 
 // The same elements in the same order, grouped into other dims. None where shards would mix.
 //   [8, 6] as [S(0)] -> [48] as [S(0)];   [4, 6] as [S(1)] -> [24] as [S(0, blocks=4)], and back

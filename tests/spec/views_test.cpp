@@ -200,7 +200,7 @@ TEST(ViewsLaw, TheTileOfASliceIsTheSliceOfTheTile) {
     if (dim_cut.is_cut()) ++cut;
     for (const Coordinate& at : places(spec)) {
       DimSlice mine = slice;
-      if (dim_cut.is_cut()) mine = slice_within(slice, dim_cut.intervals(at).front());
+      if (dim_cut.is_cut()) mine = slice_within(slice, dim_cut.intervals(at));
       ASSERT_EQ(tile_of(view, *view_spec, at), sliced_array(tile_of(whole, spec, at), mine))
           << to_string(spec) << " -> " << to_string(*view_spec) << " by " << slice.begin << ":"
           << slice.end << ":" << slice.step;
@@ -390,6 +390,14 @@ TEST(Views, ASliceOfACutDimIsRagged) {
   EXPECT_EQ(text("f32[8, 3] on (a=4) as [S(0)]", {1, 1, 3, 1}, {8, 2}),
             "f32[8, 2] on (a=4) as [S(0)]");
   EXPECT_EQ(text("f32[8] on (a=2) as [S(0, blocks=2)]", {0, 1, 6, 1}, {5}), "none");
+  EXPECT_EQ(text("f32[8] on (a=2) as [S(0, blocks=2)]", {0, 0, 8, 2}, {4}), "none");
+  // query, key and value side by side
+  EXPECT_EQ(text("f32[12] on (a=2) as [S(0, blocks=3)]", {0, 4, 8, 1}, {4}),
+            "f32[4] on (a=2) as [S(0)]");
+  EXPECT_EQ(text("f32[12] on (a=2) as [S(0, blocks=3)]", {0, 5, 7, 1}, {2}),
+            "f32[2] on (a=2) as [S(0)]");
+  EXPECT_EQ(text("f32[12] on (a=2) as [S(0, blocks=3)]", {0, 4, 12, 1}, {8}),
+            "f32[8] on (a=2) as [S(0, blocks=2)]");
   EXPECT_EQ(text("f32[8] on (a=2) as [P(max)]", {0, 1, 6, 1}, {5}), "f32[5] on (a=2) as [P(max)]");
 }
 

@@ -2,7 +2,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tegula/comm/comm_log.h"
+#include "tegula/payload/guards.h"
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
@@ -73,6 +76,43 @@ TEST(ListOps, AnOptimizerStepOnCopiesLeavesItsOperands) {
     };
     expect_alike(std::get<0>(step(list)), std::get<0>(step(plain)));
     expect_alike(list, plain);
+  });
+}
+
+TEST(ListOps, NumbersPerMemberMayBeATensor) {
+  on_lists([](const Tensors& list, const Tensors& plain) {
+    const at::Tensor scalars = at::tensor({0.5, 2.0}, at::kDouble);
+    expect_alike(at::_foreach_addcmul(list, list, list, scalars),
+                 at::_foreach_addcmul(plain, plain, plain, scalars));
+    Tensors ours = at::_foreach_clone(list), theirs = at::_foreach_clone(plain);
+    at::_foreach_addcdiv_(ours, list, list, scalars);
+    at::_foreach_addcdiv_(theirs, plain, plain, scalars);
+    expect_alike(ours, theirs);
+  });
+}
+
+// What a gradient scaler does: no rank may go on where another found an infinity.
+TEST(ListOps, GradientsAreUnscaledInTilesAndAllRanksAgreeOnWhatIsNotFinite) {
+  run_impatient(4, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", 2}});
+    for (const bool is_finite : {true, false}) {
+      at::Tensor first = numbers({5, 7}, 1).to(at::kFloat);
+      if (!is_finite) first[4][6] = std::numeric_limits<float>::infinity();
+      const Tensors plain{first, numbers({6}, 2).to(at::kFloat)};
+      const Tensors ours{distribute_tensor(first, mesh, {Shard(0), Shard(1)}),
+                         distribute_tensor(plain[1], mesh["tp"], {Shard(0)})};
+      const at::Tensor inverse = at::full({1}, 0.25F);
+      at::Tensor found = at::zeros({1});
+      const ImplicitReplication alike;  // it is written
+      const CommLog log(world);
+      at::_amp_foreach_non_finite_check_and_unscale_(ours, found, inverse);
+      EXPECT_LE(log.bytes(), 8) << log.to_string();
+      EXPECT_EQ(found.item<float>(), is_finite ? 0 : 1);
+      EXPECT_EQ(difference(full_tensor(ours[1]), plain[1] * 0.25), "");
+      if (is_finite) {
+        EXPECT_EQ(difference(full_tensor(ours[0]), first * 0.25), "");
+      }
+    }
   });
 }
 

@@ -221,6 +221,7 @@ void add_along_a_dim(Samples& samples) {
   add(samples, {"cumsum", "cumprod", "logcumsumexp", "sort"},
       {"f64[4, 6, 5], 1", "f64[4, 6], -2", "f64[4, 6] strides [1, 4], 0"});
   samples.push_back({"sort", "f64[4, 6], 1, true"});
+  add(samples, {"_safe_softmax"}, {"f64[4, 6], 1", "f64[4, 6] strides [1, 4], 0"});
   add(samples, {"_softmax", "_log_softmax"},
       {"f64[4, 6, 5], 1, false", "f64[4, 6], -1, false", "f64[4, 6] strides [1, 4], 0, false"});
   add(samples, {"_softmax_backward_data", "_log_softmax_backward_data"},

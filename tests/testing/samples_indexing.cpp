@@ -84,6 +84,8 @@ void add_parts_of_dims(std::vector<Sample>& samples) {
       {"select_scatter", "f64[4, 6, 5], f64[4, 5], -2, 3"},
       {"unfold_backward", "f64[4, 2, 5, 3], [4, 6, 5], 1, 3, 2"},
       {"repeat", "f64[4, 6], [2, 1, 3]"},
+      {"repeat", "f64[4, 6], [3, 2]"},
+      {"repeat", "f64[5], [2, 2]"},
       {"flip", "f64[4, 6, 5], [1]"},
       {"roll", "f64[4, 6, 5], [2], [-2]"},
       {"linalg_cross", "f64[4, 3], f64[4, 3]"},

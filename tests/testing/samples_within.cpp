@@ -14,11 +14,15 @@ void add_fourier(Samples& samples) {
     samples.push_back({"_fft_c2c", self + ", [2, 0], 2, false"});
     samples.push_back({"_fft_c2r", self + ", [2], 0, 10"});
     samples.push_back({"_fft_c2r", self + ", [0, 1], 2, 7"});
+    samples.push_back({"_fft_c2c", self + ", [0, 1, 2], 1, true"});
+    samples.push_back({"_fft_c2r", self + ", [2, 0, 1], 1, 6"});
   }
   for (const std::string self : {"f64[3, 4, 6]", "f64[3, 4, 6] strides [1, 18, 3]"}) {
     samples.push_back({"_fft_r2c", self + ", [1], 0, true"});
     samples.push_back({"_fft_r2c", self + ", [1], 0, false"});
     samples.push_back({"_fft_r2c", self + ", [2, 0], 2, true"});
+    samples.push_back({"_fft_r2c", self + ", [1, 2, 0], 1, true"});
+    samples.push_back({"_fft_r2c", self + ", [0, 1], 0, false"});
   }
 }
 

@@ -1,0 +1,187 @@
+// Modules split by plans of styles give what the whole modules give.
+#include "tegula/parallel/parallelize_module.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include "tegula/comm/comm_log.h"
+#include "tegula/payload/guards.h"
+#include "tests/tensor/as_plain.h"
+#include "tests/tensor/environment_variable.h"
+
+namespace tegula {
+namespace {
+
+namespace nn = torch::nn;
+
+// Rows of a table through two layers; sizes that no mesh divides.
+struct Network : nn::Module {
+  Network()
+      : tokens(register_module("tokens", nn::Embedding(11, 6))),
+        norm(register_module("norm", nn::LayerNorm(nn::LayerNormOptions({6})))),
+        up(register_module("up", nn::Linear(6, 9))),
+        down(register_module("down", nn::Linear(9, 6))),
+        head(register_module("head", nn::Linear(6, 11))) {
+    to(at::kDouble);
+    std::uint64_t seed = 0;
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : parameters()) parameter.copy_(numbers(parameter.sizes(), ++seed));
+  }
+  at::Tensor forward(const at::Tensor& ids) {
+    at::Tensor x = tokens(ids);
+    x = x + down(at::gelu(up(norm(x))));
+    return head(x);
+  }
+  at::Tensor loss(const at::Tensor& ids) { return forward(ids).square().mean(); }
+
+  nn::Embedding tokens;
+  nn::LayerNorm norm;
+  nn::Linear up, down, head;
+};
+
+const ParallelPlan kPlan = {{"tokens", VocabularyCut()},
+                            {"norm", Sequence()},
+                            {"up", Colwise()},
+                            {"down", Rowwise()},
+                            {"head", Colwise()}};
+
+at::Tensor some_ids() { return at::remainder(at::arange(15, at::kLong) * 7, 11).view({5, 3}); }
+
+TEST(ParallelizeModule, TrainsAsOneRank) {
+  const auto plain = std::make_shared<Network>();
+  const at::Tensor loss = plain->loss(some_ids());
+  loss.backward();
+  for (const int ranks : {2, 3, 4}) {
+    run_impatient(ranks, [&](World& world) {
+      const std::int64_t dp = ranks == 4 ? 2 : 1;
+      const DeviceMesh mesh = world.mesh({{"dp", dp}, {"tp", ranks / dp}});
+      const auto ours = std::make_shared<Network>();
+      parallelize_module(*ours, mesh["tp"], kPlan, kSameOnAllRanks);
+      const at::Tensor got = ours->loss(shard_batch(some_ids(), mesh));
+      got.backward();
+      EXPECT_EQ(difference(full_tensor(got), loss.detach()), "");
+      const auto parameters = ours->named_parameters();
+      for (const auto& one : plain->named_parameters()) {
+        EXPECT_EQ(difference(full_tensor(parameters[one.key()].grad()), one.value().grad()), "")
+            << one.key();
+      }
+      EXPECT_EQ(to_string(placements_of(ours->up->weight)), "[R, S(0)]");
+      EXPECT_EQ(to_string(placements_of(ours->up->bias)), "[R, S(0)]");
+      EXPECT_EQ(to_string(placements_of(ours->down->weight)), "[R, S(1)]");
+      EXPECT_EQ(to_string(placements_of(ours->down->bias)), "[R, R]");
+      EXPECT_EQ(to_string(placements_of(ours->tokens->weight)), "[R, S(0)]");
+    });
+  }
+}
+
+TEST(ParallelizeModule, AColwiseAndARowwiseLayerTakeOneReduction) {
+  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"tp", 2}});
+    nn::Sequential layers(nn::Linear(6, 8), nn::GELU(), nn::Linear(8, 6));
+    parallelize_module(*layers, mesh, {{"0", Colwise()}, {"2", Rowwise()}}, kSameOnAllRanks);
+    const at::Tensor x = distribute_tensor(at::ones({4, 6}), mesh, {Replicate()}, kSameOnAllRanks);
+    const CommLog log(world);
+    const at::Tensor y = placed(layers->forward(x), "tp", Replicate());
+    EXPECT_EQ(log.size(), 1U) << log.to_string();
+  });
+}
+
+// Query, key and value in one layer: each rank has its heads of all three.
+TEST(ParallelizeModule, APackedLayerSplitsWithoutCommunication) {
+  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"tp", 2}});
+    nn::Linear plain(6, 24), packed(6, 24);
+    for (const nn::Linear& layer : {plain, packed}) {
+      layer->weight.set_data(numbers({24, 6}, 1).to(at::kFloat));
+      layer->bias.set_data(numbers({24}, 2).to(at::kFloat));
+    }
+    parallelize_module(*packed, mesh, {{"weight", PackedColwise(3)}, {"bias", PackedColwise(3)}},
+                       kSameOnAllRanks);
+    const at::Tensor x = numbers({4, 6}).to(at::kFloat);
+    const CommLog log(world);
+    const std::vector<at::Tensor> parts =
+        packed(distribute_tensor(x, mesh, {Replicate()}, kSameOnAllRanks)).chunk(3, -1);
+    EXPECT_TRUE(log.empty()) << log.to_string();
+    const std::vector<at::Tensor> wholes = plain(x).chunk(3, -1);
+    for (std::size_t k = 0; k < 3; ++k) {
+      EXPECT_EQ(to_string(placements_of(parts[k])), "[S(1)]");
+      EXPECT_EQ(difference(full_tensor(parts[k]).detach(), wholes[k].detach(), 1e-5), "");
+    }
+  });
+}
+
+TEST(ParallelizeModule, ForOneAxisAfterTheOther) {
+  run_impatient(4, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", 2}});
+    nn::Linear layer(6, 8);
+    const at::Tensor whole = numbers({8, 6}).to(at::kFloat);
+    layer->weight.set_data(whole.clone());
+    parallelize_module(*layer, mesh["tp"], {{"weight", Colwise()}}, {.source = 0, .order = {}});
+    parallelize_module(*layer, mesh["dp"], {{"weight", Rowwise()}});
+    EXPECT_EQ(to_string(placements_of(layer->weight)), "[S(1), S(0)]");
+    if (world.rank() == 0) {
+      EXPECT_EQ(difference(to_local(layer->weight).detach(), whole.narrow(0, 0, 4).narrow(1, 0, 3)),
+                "");
+    }
+  });
+}
+
+TEST(ParallelizeModule, ReportsAllMistakesOfAPlanAtOnceAndChangesNothing) {
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"tp", 2}});
+    const auto ours = std::make_shared<Network>();
+    const std::string unmatched = error_of([&] {
+      parallelize_module(*ours, mesh, {{"ups", Colwise()}, {"up", Colwise()}, {"dwn", Rowwise()}});
+    });
+    EXPECT_TRUE(contains(unmatched, "a plan does not fit the module, in 2 places")) << unmatched;
+    EXPECT_TRUE(contains(unmatched, "\"ups\"; nearest up")) << unmatched;
+    EXPECT_TRUE(contains(unmatched, "\"dwn\"; nearest down")) << unmatched;
+    const std::string uneven = error_of([&] {
+      parallelize_module(*ours, mesh, {{"up", PackedColwise(2)}, {"head", PackedColwise(2)}});
+    });
+    EXPECT_TRUE(contains(uneven, "in 4 places")) << uneven;
+    EXPECT_TRUE(contains(uneven, "head.bias")) << uneven;
+    EXPECT_FALSE(is_dtensor(ours->up->weight));
+    const DeviceMesh grid = world.mesh({{"dp", 1}, {"tp", 2}});
+    EXPECT_TRUE(contains(error_of([&] { parallelize_module(*ours, grid, kPlan); }),
+                         "a plan is about one axis"));
+    EXPECT_TRUE(contains(error_of([&] { parallelize_module(*ours, grid.flatten("all"), kPlan); }),
+                         "not about joined or split ones"));
+  });
+}
+
+TEST(Explain, ListsBytesPerRank) {
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 1}, {"tp", 2}});
+    const nn::Linear layer(6, 9);
+    EXPECT_EQ(explain({{"weight", Colwise()}}, *layer, mesh["tp"]),
+              "parameter  style    placed     whole bytes  bytes per rank\n"
+              "weight     colwise  [R, S(0)]          216             120\n"
+              "bias       -        [R, R]              36              36\n"
+              "all                                    252             156\n");
+  });
+}
+
+TEST(Plan, IsReadBackAsItIsPrinted) {
+  ParallelPlan plan = kPlan;
+  plan.emplace_back("blocks.*.qkv", PackedColwise(3));
+  const std::string text = to_string(plan);
+  EXPECT_EQ(text,
+            "tokens: vocabulary\nnorm: sequence\nup: colwise\ndown: rowwise\nhead: colwise\n"
+            "blocks.*.qkv: packed colwise 3\n");
+  EXPECT_EQ(to_string(parse_plan(text)), text);
+  EXPECT_EQ(to_string(parse_plan("\n a :  replicated \n\n")), "a: replicated\n");
+  EXPECT_TRUE(contains(error_of([] { parse_plan("up colwise"); }), "has no pattern and style"));
+  EXPECT_TRUE(contains(error_of([] { parse_plan("up: diagonal"); }), "no style of this name"));
+  EXPECT_TRUE(contains(error_of([] { parse_plan("up: packed colwise 0"); }), "one part or more"));
+}
+
+TEST(Placed, LeavesAPlainTensorAlone) {
+  const at::Tensor x = numbers({3});
+  EXPECT_TRUE(placed(x, "tp", Replicate()).is_same(x));
+}
+
+}  // namespace
+}  // namespace tegula
