@@ -22,6 +22,7 @@
 //   tensor/save.h          torch::save of what is distributed is refused in time
 //   tensor/show.h          what this rank holds, as text
 //   parallel/parallelize_module.h  modules split by plans: Colwise, Rowwise, ...
+//   parallel/replicate.h   data parallel
 //   parallel/checkpoint.h  activations computed again in backward
 //   parallel/clip_grad.h   one norm of all gradients, and clipping by it
 //   dispatch/calibrate.h   the cost model of this machine, measured
@@ -41,6 +42,7 @@
 #include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/clip_grad.h"
 #include "tegula/parallel/parallelize_module.h"
+#include "tegula/parallel/replicate.h"
 #include "tegula/payload/guards.h"
 #include "tegula/random/random.h"
 #include "tegula/tensor/collectives.h"

@@ -26,6 +26,13 @@ class AsyncGradients {
     under_way_.push_back({leaf, reduced, std::move(earlier)});
   }
 
+  at::Tensor take(const at::Tensor& leaf) {
+    at::Tensor earlier = leaf.grad();
+    leaf.mutable_grad() = at::Tensor();
+    taken_.push_back({leaf, earlier});
+    return earlier;
+  }
+
   void finish() {
     const at::NoGradGuard no_grad;
     for (const UnderWay& one : under_way_) one.reduced->tile();  // throws what the reduction met
@@ -36,9 +43,14 @@ class AsyncGradients {
       grad = grad.defined() ? one.earlier.add_(grad) : one.earlier;
     }
     under_way_.clear();
+    taken_.clear();
   }
 
  private:
+  struct Taken {
+    at::Tensor leaf;
+    at::Tensor earlier;
+  };
   struct UnderWay {
     at::Tensor leaf;
     PayloadPtr reduced;
@@ -47,10 +59,13 @@ class AsyncGradients {
 
   void restore() {
     for (UnderWay& one : under_way_) one.leaf.mutable_grad() = one.earlier;
+    for (Taken& one : taken_) one.leaf.mutable_grad() = one.earlier;
     under_way_.clear();
+    taken_.clear();
   }
 
   std::vector<UnderWay> under_way_;
+  std::vector<Taken> taken_;
 };
 
 // Of the pass that runs on this thread.
@@ -74,5 +89,7 @@ std::shared_ptr<AsyncGradients> gradients_of_this_pass() {
 void finish_when_backward_ends(const at::Tensor& leaf, const PayloadPtr& reduced) {
   gradients_of_this_pass()->add(leaf, reduced);
 }
+
+at::Tensor take_gradient(const at::Tensor& leaf) { return gradients_of_this_pass()->take(leaf); }
 
 }  // namespace tegula::inner

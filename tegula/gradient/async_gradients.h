@@ -12,4 +12,7 @@ namespace tegula::inner {
 // added. If a reduction fails, or the pass does, every leaf has the gradient that it had before.
 void finish_when_backward_ends(const at::Tensor& leaf, const PayloadPtr& reduced);
 
+// Inside a backward pass: the leaf's gradient, taken away. If the pass fails, it is there again.
+at::Tensor take_gradient(const at::Tensor& leaf);
+
 }  // namespace tegula::inner

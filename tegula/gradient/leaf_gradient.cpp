@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <memory>
@@ -27,6 +28,25 @@ GradientPolicy policy_for(const Payload& leaf) {
   return policies.gradient_of_leaf.value_or(GradientPolicy());
 }
 
+// Whether the leaf has a gradient from earlier passes that was held, and is held no longer.
+bool has_held_gradient(const at::Tensor& leaf, const GradientPolicy& policy) {
+  if (at::GradMode::is_enabled()) return false;
+  const at::Tensor& earlier = leaf.grad();
+  const Payload* held = payload_in(earlier);
+  if (!held || held->link() || !(held->spec().mesh() == payload_in(leaf)->spec().mesh())) {
+    return false;
+  }
+  // gradients of chosen inputs are returned, not stored
+  const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
+  if (chosen != nullptr && !chosen->empty()) return false;
+  for (std::size_t axis = 0; axis < held->spec().placements().size(); ++axis) {
+    const bool is_owed = held->spec().placements()[axis] == Placement(Partial(ReduceOp::Sum));
+    const std::string& name = held->spec().mesh().axes()[axis].name;
+    if (is_owed && policy.over(name) != GradientReduction::Hold) return true;
+  }
+  return false;
+}
+
 class PlaceGradient final : public torch::autograd::FunctionPreHook {
  public:
   explicit PlaceGradient(c10::TensorImpl* leaf) : leaf_(leaf) {}
@@ -47,7 +67,11 @@ class PlaceGradient final : public torch::autograd::FunctionPreHook {
     const PayloadPtr payload = payload_of(leaf);
     if (!payload || grad.layout() != at::kStrided) return grad;
     const CommLabel label("gradient of a leaf", CommLabel::Reach::OverInnerLabels);
-    at::Tensor placed = as_gradient_of(grad, *payload, policy_for(*payload));
+    const GradientPolicy policy = policy_for(*payload);
+    // what was held adds up before it is paid
+    const at::Tensor all =
+        has_held_gradient(leaf, policy) ? at::add(grad, take_gradient(leaf)) : grad;
+    at::Tensor placed = as_gradient_of(all, *payload, policy);
     const Payload* reduced = payload_in(placed);
     if (reduced && !reduced->tile_at_hand() && !reduced->link()) {
       finish_when_backward_ends(leaf, payload_of(placed));

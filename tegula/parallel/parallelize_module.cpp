@@ -50,12 +50,17 @@ std::vector<Member> members_of(const torch::nn::Module& module) {
     if (is_new) members.push_back({full, {}, {name, tensor, is_table}, is_buffer});
     add_name(members[place->second].known_as, full);
   };
-  for (const auto& item : module.named_modules(/*name_prefix=*/"", /*include_self=*/true)) {
-    const torch::nn::Module& of = *item.value();
-    for (const auto& one : of.named_parameters(/*recurse=*/false))
-      add(item.key(), one.key(), one.value(), of, false);
-    for (const auto& one : of.named_buffers(/*recurse=*/false))
-      add(item.key(), one.key(), one.value(), of, true);
+  const auto add_all = [&](const std::string& name, const torch::nn::Module& of) {
+    for (const auto& one : of.named_parameters(/*recurse=*/false)) {
+      add(name, one.key(), one.value(), of, false);
+    }
+    for (const auto& one : of.named_buffers(/*recurse=*/false)) {
+      add(name, one.key(), one.value(), of, true);
+    }
+  };
+  add_all("", module);  // it may lie on the stack, where libtorch does not list it
+  for (const auto& item : module.named_modules(/*name_prefix=*/"", /*include_self=*/false)) {
+    add_all(item.key(), *item.value());
   }
   return members;
 }
@@ -144,8 +149,7 @@ DTensorSpec spec_for(const Member& member, const Placement& along, const DeviceM
     }
   }
   placements[axis] = along;
-  const TensorMeta meta =
-      is_dtensor(tensor) ? spec_of(tensor).meta() : dense(meta_of(tensor));
+  const TensorMeta meta = is_dtensor(tensor) ? spec_of(tensor).meta() : dense(meta_of(tensor));
   return {root, placements, meta};
 }
 

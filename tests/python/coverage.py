@@ -19,14 +19,16 @@ An overload is
 
     covered      nothing is gathered: by a rule, a view, a tile op (each rank works on its own tile), a
                  decomposition (other operators on distributed tensors) or an algorithm (tiles and exchanges)
-    gathers      something is
+    gathers      something is; gathering.txt says why
     refused      a tegula.UsageError
     wrong        other values than plain, ranks out of step, a hang, a crash
     no sample    torch has none with an operand of two elements
 """
 import argparse
 import collections
+import fnmatch
 import json
+import math
 import os
 import pickle
 import subprocess
@@ -48,6 +50,7 @@ from ranks import Lost, Ranks
 from suite import Watchdog
 from trial import Outcome, Wrong, agree, compare_tensors, compare_values
 
+REASONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gathering.txt")
 SMALL = 1024
 CUTS_TRIED = 8  # of one call
 UNSET = ("empty", "resize", "set_", "_ctc_loss", "_embedding_bag")  # some of what they give was never written
@@ -288,7 +291,7 @@ class Suite:
         outcome = agree([Outcome(kind, message) for kind, message, _ in everyone])
         if outcome.kind != "right":
             self.mend(outcome)
-        return {"cut": str(cut), "shapes": [list(t.shape) for t in tensors_of(call)][:6], "outcome": outcome.kind,
+        return {"cut": str(cut), "operand": list(cut.tensors(call)[0].shape), "shapes": [list(t.shape) for t in tensors_of(call)][:6], "outcome": outcome.kind,
                 "message": outcome.message, "ways": ways, "gathered": any(g for _, _, g in everyone),
                 "received": int(sum(received(*entry) for entry in entries)), "elsewhere": elsewhere}
 
@@ -332,8 +335,35 @@ def results_in(path):
     results = {}
     for line in lines_of(path):
         results[line["op"]] = line.get("trials", [{"outcome": "crash", "message": "the process ended, or did not",
-                                                   "cut": "", "shapes": [], "ways": [], "gathered": False}])
+                                                   "cut": "", "operand": [], "shapes": [], "ways": [], "gathered": False}])
     return results
+
+
+def is_small(trial):
+    """Whether the operand that is cut is a quarter of the largest one or less: weights, indices, numbers per channel."""
+    largest = max((math.prod(shape) for shape in trial["shapes"]), default=0)
+    return 4 * math.prod(trial["operand"]) <= largest
+
+
+def is_row(trial):
+    """Whether no dim but the cut one has two elements or more: there is none to move the cut to."""
+    return sum(size > 1 for size in trial["operand"]) <= 1
+
+
+def reasons_in(path):
+    """[(pattern, reason)]"""
+    with open(path, encoding="utf-8") as lines:
+        return [tuple(part.strip() for part in line.split("#", 1)) for line in lines if line.startswith("aten")]
+
+
+def reason_for(name, trials, reasons):
+    """Why the overload gathers; none if nobody knows."""
+    left = [t for t in trials if t["gathered"] and not is_small(t) and not is_row(t)]
+    if left:
+        return next((why for pattern, why in reasons if fnmatch.fnmatch(name, pattern)), None)
+    whys = {"a small operand goes to where the large one is" if is_small(t) else "one row: there is no dim to move the cut to"
+            for t in trials if t["gathered"]}
+    return "; ".join(sorted(whys))
 
 
 def verdict_on(trials):
@@ -373,7 +403,15 @@ def listed_in(path):
 
 
 def report(path, options):
-    verdicts = {name: verdict_on(trials) for name, trials in results_in(path).items()}
+    results = results_in(path)
+    verdicts = {name: verdict_on(trials) for name, trials in results.items()}
+    reasons = reasons_in(REASONS)
+    unexplained = []
+    for name, (kind, text) in verdicts.items():
+        if kind == "gathers":
+            why = reason_for(name, results[name], reasons)
+            verdicts[name] = kind, f"{why or 'NO REASON'}\n           {text}"
+            unexplained += [name] if why is None else []
     lists = {os.path.basename(file): listed_in(file) for file in options.list}
     shown = {name for names in lists.values() for name in names} if lists else set(verdicts)
     for kind in ("wrong", "refused", "gathers", "no sample"):
@@ -388,7 +426,9 @@ def report(path, options):
     for file, names in lists.items():
         wanted = [n for n in names if is_wanted(n, options.ops)]
         print_totals(file, {n: verdicts.get(n, ("no sample", "")) for n in wanted})
-    return 1 if any(kind == "wrong" for kind, _ in verdicts.values()) else 0
+    for name in sorted(unexplained):
+        print(f"gathers, but {os.path.basename(REASONS)} does not say why: {name}")
+    return 1 if unexplained or any(kind == "wrong" for kind, _ in verdicts.values()) else 0
 
 
 def drive(options):

@@ -106,6 +106,48 @@ TEST(GradientPolicy, AHeldSumAddsUpOverPassesAndIsPaidOnce) {
   });
 }
 
+// Micro-batches: all passes but the last hold, and the last pays for all.
+TEST(GradientPolicy, WhatWasHeldIsPaidWithTheFirstPassThatDoesNotHold) {
+  for (const GradientReduction last : {kNow, kAsync}) {
+    on_four_ranks([&](World& world, Layer& layer) {
+      for (int pass = 0; pass < 2; ++pass) {
+        const GradientPolicyGuard hold{GradientPolicy({{"dp", kHold}})};
+        layer.loss().backward();
+      }
+      const GradientPolicyGuard guard{last};
+      const CommLog log(world);
+      layer.loss().backward();
+      std::size_t over_dp = 0;
+      for (const CommEntry& entry : log.entries()) over_dp += entry.axis == "dp" ? 1 : 0;
+      EXPECT_LE(over_dp, 3U) << log.to_string();  // weight, bias, loss
+      EXPECT_EQ(placements_of(layer.weight.grad()), (Placements{Replicate(), Shard(0)}));
+      expect_gradients(layer, 3);
+    });
+  }
+}
+
+TEST(GradientPolicy, WhatWasHeldIsThereAgainIfThePassThatWouldPayFails) {
+  on_four_ranks([](World&, Layer& layer) {
+    {
+      const GradientPolicyGuard hold{GradientPolicy({{"dp", kHold}})};
+      layer.loss().backward();
+    }
+    const at::Tensor held = layer.weight.grad();
+    const at::Tensor early =
+        distribute_tensor(numbers({8, 4}, 3), layer.mesh, {Shard(0), Replicate()})
+            .requires_grad_() *
+        1.0;
+    early.register_hook([](const at::Tensor& grad) -> at::Tensor {
+      if (grad.defined()) throw std::runtime_error("a hook fails on all ranks");
+      return grad;
+    });
+    EXPECT_THROW(at::linear(early, layer.weight, layer.bias).pow(2).sum().backward(),
+                 std::runtime_error);
+    EXPECT_EQ(placements_of(layer.weight.grad()), (Placements{Partial(ReduceOp::Sum), Shard(0)}));
+    EXPECT_EQ(difference(full_tensor(layer.weight.grad()), full_tensor(held)), "");
+  });
+}
+
 TEST(GradientPolicy, AGuardOutranksTheLeaf) {
   on_four_ranks([](World&, Layer& layer) {
     set_gradient_policy(layer.weight, kHold);

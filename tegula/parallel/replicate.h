@@ -1,0 +1,49 @@
+// Data parallel: every rank along an axis has the whole model and some of the samples.
+//
+//   replicate(*model, mesh["dp"]);
+//   for (...) {
+//     at::Tensor loss = model->loss(shard_batch(batch, mesh));   // or from_local of this rank's
+//     samples loss.backward();                                           // gradients are reduced
+//     meanwhile optimizer.step();
+//   }
+//
+// A loss that is a mean is that of all samples, however many each rank has, and none at all is
+// fine: the batch is one tensor, cut unevenly.
+#pragma once
+
+#include "tegula/gradient/gradients.h"
+#include "tegula/mesh/device_mesh.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace tegula {
+
+struct ReplicateOptions {
+  // When gradients are reduced over the axis.
+  GradientReduction reduction = GradientReduction::Async;
+};
+
+// Every parameter and buffer becomes a DTensor that is replicated along the one axis of `mesh` (and
+// along the other axes of its root, unless it is placed there already); a parameter that stands in
+// several places stays one. What is plain has the same values on all ranks of the root, which is
+// checked first, by hashes, in two small collectives. Gradients are reduced over the axis as the
+// options say; policies for other axes stay.
+//
+// UsageError, before anything is changed: a tensor that differs between ranks (its name, and the
+// ranks), one that is cut along the axis or on another mesh, a mesh of several axes.
+void replicate(torch::nn::Module& module, const DeviceMesh& mesh,
+               const ReplicateOptions& options = {});
+
+// While it stands, backward passes leave gradients owed over the axis of `mesh`; the first pass
+// after that pays for all of them:
+//
+//   for (std::size_t k = 0; k < parts.size(); ++k) {
+//     std::optional<GradientPolicyGuard> guard;
+//     if (k + 1 < parts.size()) guard.emplace(no_sync(mesh["dp"]));
+//     ...
+//   }
+GradientPolicy no_sync(const DeviceMesh& mesh);
+
+}  // namespace tegula
