@@ -32,6 +32,7 @@ class Steps:
     def __init__(self, info, options):
         self.info, self.options = info, options
         self.name = info.name
+        self.precision = torch.bfloat16 if info.name == "Muon" else None  # that it works in, whatever is given
 
     def __call__(self, parameters, *gradients):
         is_differentiable = self.options.get("differentiable", False)
@@ -49,10 +50,10 @@ class Steps:
         return results if is_differentiable else detached(results)
 
 
-def backward(optimizer, parameters, slopes):
-    """A loss that the optimizer may ask for at any parameters: sloped at the origin, least somewhere else."""
+def backward(optimizer, parameters, centres):
+    """A loss that the optimizer may ask for at any parameters, with its gradients: not flat, and not round."""
     optimizer.zero_grad()
-    loss = sum((p * slope).sum() + p.square().sum() / 2 for p, slope in zip(parameters, slopes, strict=True))
+    loss = sum(((1 + 9 * c.square()) * (p - c).square()).sum() for p, c in zip(parameters, centres, strict=True))
     loss.backward()
     return loss.detach()
 
@@ -97,14 +98,16 @@ def sample_for(info, options):
     """Parameters, and gradients of every step. Torch differentiates through one step only."""
     shapes = MATRICES if info.name in MATRICES_ONLY else SHAPES
     is_differentiable = options.get("differentiable", False)
+    # A line search may end elsewhere for the last bit of a float.
+    dtype = torch.float64 if info.step_requires_closure else torch.float32
 
     def gradient(shape):
-        made = torch.randn(shape)
+        made = torch.randn(shape, dtype=dtype)
         if info.only_supports_sparse_grads:
             return made.to_sparse()
         return made.requires_grad_(is_differentiable)
 
-    parameters = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    parameters = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
     steps = 1 if is_differentiable else STEPS
     return SampleInput(parameters, args=tuple([gradient(shape) for shape in shapes] for _ in range(steps)))
 

@@ -131,26 +131,31 @@ def clone_of(tensor, choices):
 # Comparing
 
 
-def tolerance_for(expected):
-    """(relative, absolute): parts that are summed are rounded by the size of the greatest."""
+def tolerance_for(expected, precision=None):
+    """(relative, absolute): parts that are summed are rounded by the size of the greatest.
+
+    precision: the element type of the work, if it is another one than the result's.
+    """
     if not (expected.is_floating_point() or expected.is_complex()) or expected.numel() == 0:
         return None, None
     relative, absolute = {4: (1.3e-6, 1e-4), 8: (1e-7, 1e-7), 16: (1e-7, 1e-7)}.get(expected.element_size(), (1.6e-2, 1e-5))
     if expected.dtype == torch.complex64:
         relative, absolute = 1.3e-6, 1e-4
+    if precision == torch.bfloat16:
+        relative, absolute = 1.6e-2, 1e-3
     sizes = expected.detach().abs().to(torch.float64)
     greatest = sizes[sizes.isfinite()].max().item() if sizes.isfinite().any() else 0
     return relative, absolute * max(1.0, greatest)
 
 
-def compare_tensors(what, actual, expected, values=True):
+def compare_tensors(what, actual, expected, values=True, precision=None):
     if tuple(actual.shape) != tuple(expected.shape):
         raise Wrong(f"{what}: shape {list(actual.shape)} instead of {list(expected.shape)}")
     if actual.dtype != expected.dtype:
         raise Wrong(f"{what}: {actual.dtype} instead of {expected.dtype}")
     if values:
         try:
-            rtol, atol = tolerance_for(expected)
+            rtol, atol = tolerance_for(expected, precision)
             torch.testing.assert_close(actual.detach(), expected.detach(), rtol=rtol, atol=atol, equal_nan=True,
                                        check_stride=False)
         except AssertionError as error:
@@ -169,9 +174,10 @@ def compare_values(what, actual, expected):
 class Comparison:
     """Of a distributed run with the plain one; counts the bytes of what it sees."""
 
-    def __init__(self, tensors, values):
+    def __init__(self, tensors, values, precision):
         self.tensors = tensors
         self.values = values
+        self.precision = precision
         self.fingerprint = 0
 
     def outputs(self, actual, expected):
@@ -186,7 +192,7 @@ class Comparison:
 
     def one(self, what, mine, plain):
         whole = self.tensors.whole(mine)
-        compare_tensors(what, whole, plain, self.values)
+        compare_tensors(what, whole, plain, self.values, self.precision)
         self.fingerprint = zlib.crc32(bytes_of(whole), self.fingerprint)
 
     def written(self, actual, expected):
@@ -270,7 +276,7 @@ class Trial:
         return self.compare(placed, plain, random)
 
     def compare(self, placed, plain, random):
-        comparison = Comparison(self.tensors, values=not random)
+        comparison = Comparison(self.tensors, values=not random, precision=getattr(self.op, "precision", None))
         try:
             if plain.error:
                 return self.judge_error(placed.error, plain.error) if placed.error else Outcome("right", "plain throws")
