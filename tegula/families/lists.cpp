@@ -37,6 +37,7 @@ std::string op_of_members(std::string name, const std::string& full_overload) {
   if (overload == "ScalarList" || overload == "Scalar") {
     candidates = {"Scalar", "Tensor_Scalar", ""};
   }
+  if (overload == "ScalarAndTensor") candidates = {"Scalar"};
   for (const std::string& candidate : candidates) {
     if (exists(name, candidate)) return rule_name(toString(c10::OperatorName(name, candidate)));
   }

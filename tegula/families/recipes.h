@@ -12,6 +12,7 @@ namespace tegula::inner::families {
 using RecipeTable = std::map<std::string, MakeRecipe>;
 
 // One function per file.
+const RecipeTable& distinct_recipes();
 const RecipeTable& extreme_recipes();
 const RecipeTable& half_recipes();
 const RecipeTable& loss_recipes();

@@ -24,10 +24,12 @@ std::string overload_without_out(const std::string& overload) {
   return overload.ends_with("_out") ? without_ending(overload, "_out") : overload;
 }
 
-// "aten::select_copy.int_out" -> aten::select.int
+// "aten::select_copy.int_out" -> aten::select.int; "aten::unsafe_split.Tensor", whose results are
+// not views, either -> aten::split.Tensor
 std::optional<OperatorHandle> view_of_copy(const OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
-  const std::string view = without_ending(name.name, "_copy");
+  std::string view = without_ending(name.name, "_copy");
+  if (name.name.starts_with("aten::unsafe_split")) view = "aten::" + name.name.substr(13);
   if (view.empty()) return std::nullopt;
   return c10::Dispatcher::singleton().findSchema({view, overload_without_out(name.overload_name)});
 }

@@ -79,6 +79,12 @@ TEST(ListOps, AnOptimizerStepOnCopiesLeavesItsOperands) {
   });
 }
 
+TEST(ListOps, ANumberMayBeRaisedToEachMember) {
+  on_lists([](const Tensors& list, const Tensors& plain) {
+    expect_alike(at::_foreach_pow(2, list), at::_foreach_pow(2, plain));
+  });
+}
+
 TEST(ListOps, NumbersPerMemberMayBeATensor) {
   on_lists([](const Tensors& list, const Tensors& plain) {
     const at::Tensor scalars = at::tensor({0.5, 2.0}, at::kDouble);
