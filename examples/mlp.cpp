@@ -10,9 +10,9 @@
 
 using namespace tegula;
 
-// torch::nn::Linear keeps its weight as (out, in). What is not named is replicated.
-const PlacementPatterns kPlaced = {{"0.*", {Shard(0)}},        // each rank: some of the outputs
-                                   {"2.weight", {Shard(1)}}};  // ... some of the inputs
+// What is not named is replicated.
+const ParallelPlan kPlan = {{"0", Colwise()},   // each rank: some of the outputs
+                            {"2", Rowwise()}};  // ... some of the inputs
 
 torch::nn::Sequential build() {
   torch::manual_seed(7);  // the same weights wherever it is built
@@ -33,7 +33,7 @@ bool run() {
   World world = World::from_env();
   const DeviceMesh mesh = world.mesh({{"tp", world.size()}});
   torch::nn::Sequential plain = build(), model = build();
-  distribute_module(*model, mesh, kPlaced);
+  parallelize_module(*model, mesh, kPlan);
   torch::optim::AdamW plain_adam(plain->parameters(), 0.01), adam(model->parameters(), 0.01);
 
   const at::Tensor x = at::randn({64, 16}), y = x.pow(2).sum(1, /*keepdim=*/true);

@@ -59,6 +59,19 @@ void on_four_ranks(const std::function<void(World&, Layer&)>& body) {
   });
 }
 
+// After the gradients of the leaves have come.
+void expect_a_pass_to_fail(const Layer& layer) {
+  const at::Tensor early =
+      distribute_tensor(numbers({8, 4}, 3), layer.mesh, {Shard(0), Replicate()}).requires_grad_() *
+      1.0;
+  early.register_hook([](const at::Tensor& grad) -> at::Tensor {
+    if (grad.defined()) throw std::runtime_error("a hook fails on all ranks");
+    return grad;
+  });
+  EXPECT_THROW(at::linear(early, layer.weight, layer.bias).pow(2).sum().backward(),
+               std::runtime_error);
+}
+
 TEST(GradientPolicy, IsPrintedAsItIsRead) {
   for (const char* text : {"now", "async", "hold", "hold over dp, else now",
                            "hold over dp, async over tp, else now", "now over tp, else hold"}) {
@@ -133,16 +146,7 @@ TEST(GradientPolicy, WhatWasHeldIsThereAgainIfThePassThatWouldPayFails) {
       layer.loss().backward();
     }
     const at::Tensor held = layer.weight.grad();
-    const at::Tensor early =
-        distribute_tensor(numbers({8, 4}, 3), layer.mesh, {Shard(0), Replicate()})
-            .requires_grad_() *
-        1.0;
-    early.register_hook([](const at::Tensor& grad) -> at::Tensor {
-      if (grad.defined()) throw std::runtime_error("a hook fails on all ranks");
-      return grad;
-    });
-    EXPECT_THROW(at::linear(early, layer.weight, layer.bias).pow(2).sum().backward(),
-                 std::runtime_error);
+    expect_a_pass_to_fail(layer);
     EXPECT_EQ(placements_of(layer.weight.grad()), (Placements{Partial(ReduceOp::Sum), Shard(0)}));
     EXPECT_EQ(difference(full_tensor(layer.weight.grad()), full_tensor(held)), "");
   });
@@ -207,16 +211,7 @@ TEST(GradientPolicy, APassThatFailsLeavesTheGradientsThatWereThere) {
   on_four_ranks([](World& world, Layer& layer) {
     layer.loss().backward();
     const GradientPolicyGuard guard{kAsync};
-    const at::Tensor early =
-        distribute_tensor(numbers({8, 4}, 3), layer.mesh, {Shard(0), Replicate()})
-            .requires_grad_() *
-        1.0;
-    early.register_hook([](const at::Tensor& grad) -> at::Tensor {
-      if (grad.defined()) throw std::runtime_error("a hook fails on all ranks");
-      return grad;
-    });
-    EXPECT_THROW(at::linear(early, layer.weight, layer.bias).pow(2).sum().backward(),
-                 std::runtime_error);
+    expect_a_pass_to_fail(layer);
     expect_gradients(layer, 1);
     world.group().barrier();
   });
