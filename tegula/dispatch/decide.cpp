@@ -158,12 +158,33 @@ std::optional<OutputSharding> answer_for(const ShardingPropagator& propagator, O
   return pays_first ? propagator.propagate(schema) : answer;
 }
 
+// Which axes of several ranks cut which dims, in their order.
+ShardOrder order_of_several(const DTensorSpec& spec) {
+  ShardOrder order = spec.shard_order();
+  for (ShardOrderEntry& entry : order) {
+    std::erase_if(entry.axes, [&](std::size_t axis) { return spec.mesh().axes()[axis].size == 1; });
+  }
+  std::erase_if(order, [](const ShardOrderEntry& entry) { return entry.axes.empty(); });
+  return order;
+}
+
+// Whether every rank's tile is the same by both: they differ along axes of one rank alone.
+bool has_same_tiles(const DTensorSpec& a, const DTensorSpec& b) {
+  if (a == b) return true;
+  if (!(a.mesh() == b.mesh()) || !(a.meta() == b.meta())) return false;
+  for (std::size_t axis = 0; axis < a.placements().size(); ++axis) {
+    const bool is_alone = a.mesh().axes()[axis].size == 1;
+    if (!is_alone && a.placements()[axis] != b.placements()[axis]) return false;
+  }
+  return order_of_several(a) == order_of_several(b);
+}
+
 // What the answer asks this rank to do. False if it cannot.
 bool take_answer(const Call& call, const Specs& held, const CallSchema& asked,
                  const OutputSharding& answer, const Coordinate& at, LocalOpDraft& draft) {
   for (std::size_t k = 0; k < asked.tensors.size(); ++k) {
     const auto& from = held[asked.tensors[k]];
-    if (!from || *answer.operands[k] == *from) continue;
+    if (!from || has_same_tiles(*from, *answer.operands[k])) continue;
     const DTensorSpec dense_from = from->with_meta(dense(from->meta()));
     draft.local_op.routes.resize(call.tensors().size());
     auto& route = draft.local_op.routes[asked.tensors[k]];

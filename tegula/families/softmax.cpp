@@ -10,6 +10,8 @@
 namespace tegula::inner::families {
 namespace {
 
+// A new tensor, for the others to work in: memory that is touched for the first time costs more
+// than the arithmetic.
 at::Tensor below_greatest(const at::Tensor& self, std::int64_t dim) {
   return self - at::amax(self, {dim}, true);
 }
@@ -17,15 +19,17 @@ at::Tensor below_greatest(const at::Tensor& self, std::int64_t dim) {
 Values softmax(Arguments a) {
   const std::int64_t dim = a[1].toInt();
   const at::Tensor& self = tensor_at(a, 0);
-  const at::Tensor e = at::exp(below_greatest(to_add_up(self), dim));
-  return {in_type(e / at::sum(e, {dim}, true), self.scalar_type())};
+  at::Tensor e = below_greatest(to_add_up(self), dim).exp_();
+  e.div_(with_sum_paid(at::sum(e, {dim}, true)));
+  return {in_type(e, self.scalar_type())};
 }
 
 Values log_softmax(Arguments a) {
   const std::int64_t dim = a[1].toInt();
   const at::Tensor& self = tensor_at(a, 0);
-  const at::Tensor below = below_greatest(to_add_up(self), dim);
-  return {in_type(below - at::log(at::sum(at::exp(below), {dim}, true)), self.scalar_type())};
+  at::Tensor below = below_greatest(to_add_up(self), dim);
+  below.sub_(at::log(with_sum_paid(at::sum(at::exp(below), {dim}, true))));
+  return {in_type(below, self.scalar_type())};
 }
 
 // (self, dim, dtype): zeros where nothing but minus infinity is.
@@ -57,7 +61,7 @@ Values softmax_backward(Arguments a) {
   const at::Tensor share = to_add_up(tensor_at(a, 1));
   const at::Tensor weighed = to_add_up(grad) * share;
   const at::Tensor sum = with_sum_paid(at::sum(weighed, {a[2].toInt()}, true));
-  return {in_type(weighed - share * sum, grad.scalar_type())};
+  return {in_type(at::addcmul(weighed, share, sum, -1), grad.scalar_type())};
 }
 
 Values log_softmax_backward(Arguments a) {
@@ -65,7 +69,7 @@ Values log_softmax_backward(Arguments a) {
   const at::Tensor whole = to_add_up(grad);
   const at::Tensor share = at::exp(to_add_up(tensor_at(a, 1)));
   const at::Tensor sum = with_sum_paid(at::sum(whole, {a[2].toInt()}, true));
-  return {in_type(whole - share * sum, grad.scalar_type())};
+  return {in_type(at::addcmul(whole, share, sum, -1), grad.scalar_type())};
 }
 
 template <Values (*run)(Arguments)>
