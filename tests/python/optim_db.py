@@ -2,8 +2,8 @@
 
     tegula run -n 3 python optim_db.py [--only Adam,SGD] [--samples 0] [--mesh 2x2]
 
-Every optimizer takes three steps with each of the options that torch's tests give it, as a loop over parameters,
-and where it has these: foreach, fused, and (one step) differentiable. Parameters and gradients get random placements (cut,
+Every optimizer takes some steps with each of the options that torch's tests give it, as a loop over parameters,
+and where it has these: foreach, fused, and differentiable. Parameters and gradients get random placements (cut,
 replicated, or owing a sum), the same on all ranks. Parameters, the optimizer's state, and where the step is
 differentiable the gradients through it, must be those of the plain optimizer. suite.py says what may come of a
 sample; refused_optimizers.txt names what is refused.
@@ -95,7 +95,7 @@ class Optimizers(Suite):
 
 
 def sample_for(info, options):
-    """Parameters, and gradients of every step. Torch differentiates through one step only."""
+    """Parameters, and gradients of every step."""
     shapes = MATRICES if info.name in MATRICES_ONLY else SHAPES
     is_differentiable = options.get("differentiable", False)
     # A line search may end elsewhere for the last bit of a float.
@@ -108,7 +108,8 @@ def sample_for(info, options):
         return made.requires_grad_(is_differentiable)
 
     parameters = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
-    steps = 1 if is_differentiable else STEPS
+    # Torch differentiates through one step only; a step with a closure is twenty small ones.
+    steps = 1 if is_differentiable else 2 if info.step_requires_closure else STEPS
     return SampleInput(parameters, args=tuple([gradient(shape) for shape in shapes] for _ in range(steps)))
 
 
