@@ -8,7 +8,8 @@ import torch
 
 from placing import part_of
 
-REFUSALS = ("does not have a sharding strategy", "got mixed torch.Tensor and DTensor", "not supported", "not implemented")
+REFUSALS = ("does not have a sharding strategy", "got mixed torch.Tensor and DTensor", "not supported",
+            "not implemented")
 
 
 class PyTorch:
@@ -58,7 +59,8 @@ class PyTorch:
     def works(self):
         """Whether the ranks still hear each other."""
         try:
-            ones = self.dtensor.ones(self.mesh.size(), device_mesh=self.mesh, placements=[self.dtensor.Shard(0)] * self.mesh.ndim)
+            cut = [self.dtensor.Shard(0)] * self.mesh.ndim
+            ones = self.dtensor.ones(self.mesh.size(), device_mesh=self.mesh, placements=cut)
             return bool((ones.full_tensor() == 1).all())
         except RuntimeError:
             return False

@@ -12,6 +12,10 @@ def operator_in(name):
     return name.removesuffix(" in place").removesuffix(" out=")
 
 
+def percent(count, total):
+    return f"{100 * count / max(1, total):.2f}%"
+
+
 def names_in(path):
     with open(path, encoding="utf-8") as lines:
         return [line.split("#")[0].strip() for line in lines if line.split("#")[0].strip()]
@@ -57,12 +61,12 @@ class Report:
     def has(self, name, sample):
         return any(entry[0] == sample for entry in self.outcomes[name])
 
-    def begin(self, name, sample, inputs):
-        self.begun = {"op": name, "sample": sample, "inputs": inputs, "outcome": "begun", "message": ""}
+    def begin(self, name, sample, inputs, cut):
+        self.begun = {"op": name, "sample": sample, "inputs": inputs, "cut": cut, "outcome": "begun", "message": ""}
         self.write(self.begun)
 
-    def end(self, kind, message, milliseconds, cut=""):
-        line = {**self.begun, "outcome": kind, "message": message, "ms": round(milliseconds, 1), "cut": cut}
+    def end(self, kind, message, milliseconds):
+        line = {**self.begun, "outcome": kind, "message": message, "ms": round(milliseconds, 1)}
         self.begun = None
         self.note(line)
         self.write(line)
@@ -93,10 +97,10 @@ class Report:
         for op, ms in self.milliseconds.most_common(slow):
             print(f"{ms / 1000:6.1f} s  {op}")
         print("samples " + ", ".join(f"{counts[kind]} {kind}" for kind in OUTCOMES if counts[kind])
-              + f": {100 * counts['right'] / max(1, counts.total()):.2f}% of {counts.total()} right")
+              + f": {percent(counts['right'], counts.total())} of {counts.total()} right")
         kept, cut = self.cuts["kept"], self.cuts.total()
-        print(f"kept a cut: {kept} of {cut} ({100 * kept / max(1, cut):.1f}%): samples with a cut operand, a result cut and right")
-        print(f"{self.noun}s {right_ops} of {len(entries)} right ({100 * right_ops / max(1, len(entries)):.2f}%)", flush=True)
+        print(f"kept a cut: {kept} of {cut} ({percent(kept, cut)}) samples with a cut operand: a result is cut, and right")
+        print(f"{self.noun}s {right_ops} of {len(entries)} right ({percent(right_ops, len(entries))})", flush=True)
 
     @staticmethod
     def print_kind(op, kind, samples, list_refused):

@@ -132,7 +132,7 @@ class Suite:
     def try_sample(self, name, number, trial):
         if not trial.inputs:
             return  # nothing to distribute
-        self.report.begin(name, number, str(trial))
+        self.report.begin(name, number, str(trial), trial.cut())
         start = time.monotonic()
         with self.watchdog:
             mine = trial.run()
@@ -140,7 +140,8 @@ class Suite:
         is_drawn = outcome == Outcome("right", "drawn", outcome.fingerprint)
         if (is_drawn or outcome.kind != "right") and not self.mend(outcome) and is_drawn:
             outcome = Outcome("refused", "ranks drew different plain operands")
-        self.report.end(outcome.kind, outcome.message, 1000 * (time.monotonic() - start), trial.cut())
+        self.report.begun["cut"] = trial.cut()
+        self.report.end(outcome.kind, outcome.message, 1000 * (time.monotonic() - start))
         if self.options.verbose and self.ranks.rank == 0:
             print(f"{outcome.kind:11} {name} {number}: {trial} {outcome.message}", flush=True)
 
@@ -176,7 +177,8 @@ def parser_of(suite):
     parser.add_argument("--mesh", help="for example 2x2; else one axis of all ranks")
     parser.add_argument("--timeout", type=float, default=60, help="seconds per sample")
     parser.add_argument("--json", help="one line per sample, written as it ends")
-    parser.add_argument("--resume", action="store_true", help="go on where --json ends; what was begun there is a crash")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on where --json ends; what was begun there is a crash")
     parser.add_argument("--list-refused", action="store_true")
     parser.add_argument("--slow", type=int, default=0, help="name so many slowest ones")
     parser.add_argument("--verbose", action="store_true")
