@@ -99,7 +99,7 @@ class Report:
         print("samples " + ", ".join(f"{counts[kind]} {kind}" for kind in OUTCOMES if counts[kind])
               + f": {percent(counts['right'], counts.total())} of {counts.total()} right")
         kept, cut = self.cuts["kept"], self.cuts.total()
-        print(f"kept a cut: {kept} of {cut} ({percent(kept, cut)}) samples with a cut operand: a result is cut, and right")
+        print(f"kept a cut: {kept} of {cut} ({percent(kept, cut)}) samples with a cut operand: a right result is cut")
         print(f"{self.noun}s {right_ops} of {len(entries)} right ({percent(right_ops, len(entries))})", flush=True)
 
     @staticmethod
