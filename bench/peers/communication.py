@@ -107,9 +107,12 @@ def main(arguments):
               f"  hint    families: {', '.join(communication_cases.families())}", file=sys.stderr)
         return 2
     cases = communication_cases.cases_named(options.names)
+    before = commit_of_sources()
     with tempfile.TemporaryDirectory(prefix="tegula-communication-") as folder:
         rows = [communication_report.Row(*row) for row in compare(cases, options, folder)]
-    text = communication_report.text_of(rows, commit_of_sources(), options.gathers)
+    after = commit_of_sources()
+    commit = before if before == after else f"{before} (when it ended, {after})"
+    text = communication_report.text_of(rows, commit, options.gathers)
     if options.output:
         with open(options.output, "w", encoding="utf-8") as file:
             file.write(text)

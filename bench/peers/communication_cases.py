@@ -167,7 +167,7 @@ LOGITS, TARGETS = (512, 1024), whole_numbers(1024, 512)
 
 
 def weighted(logits, targets, weight):
-    return F.cross_entropy(logits, targets, weight.abs(), ignore_index=7)
+    return F.cross_entropy(8 * logits, targets, weight.abs(), ignore_index=7)
 
 
 add("softmax of dim 1", lambda x: x.softmax(1), [X], "S0", "S1", "P", "S0S1")
@@ -177,7 +177,7 @@ add("cross_entropy", F.cross_entropy, [LOGITS, TARGETS], "S0 S0", "S0 R", "S1 R"
 add("cross_entropy", F.cross_entropy, [LOGITS, TARGETS], "S0 S0", "S1 R", "S0S1 S0R", backward=True)
 add("cross_entropy in loss_parallel", F.cross_entropy, [LOGITS, TARGETS], "S1 R", loss_parallel=True)
 add("cross_entropy in loss_parallel", F.cross_entropy, [LOGITS, TARGETS], "S1 R", loss_parallel=True, backward=True)
-add("cross_entropy with weights", weighted, [LOGITS, TARGETS, (1024,)], "S0 S0 R", "S1 R R")
+add("cross_entropy with weights", weighted, [LOGITS, whole_numbers(12, 512), (1024,)], "S0 S0 R", "S1 R R")
 add("mse_loss", F.mse_loss, [X, X], "S0 S0", "S0 R", "S0 S1")
 add("mse_loss", F.mse_loss, [X, X], "S0 S0", backward=True)
 add("smooth_l1_loss", F.smooth_l1_loss, [X, X], "S0 S0")

@@ -11,7 +11,7 @@ What calls send here and by PyTorch {torch}'s DTensor, for the same operands pla
 the result. This page was written{commit} by
 
 ```
-TEGULA_PYTHON=build/venv/bin/python build/dev/bin/tegula rules --compare --output docs/communication.md
+TEGULA_PYTHON=build/venv/bin/python build/dev/bin/tegula rules --compare --output docs/communication.md{gathers}
 ```
 
 The cases are data: `bench/peers/communication_cases.py`. Operands are float32 of about a mebibyte, on 2 ranks or 2 x 2.
@@ -20,8 +20,9 @@ The cases are data: `bench/peers/communication_cases.py`. Operands are float32 o
 collective: of n ranks that put in b bytes each, one receives (n-1) b in an all-gather, 2 (n-1)/n b in an all-reduce,
 (n-1)/n b in a reduce-scatter, an all-to-all and a broadcast. Of an all-to-all between neighbours (convolutions,
 pooling, padding, flips, rolls, joins) all b are counted, since nothing in it stays on its rank. Where Tegula's
-all-to-all evens out the shards of one dim (`diff`), the figure is too large: the log does not say what stays. Where a
-cut moves to another dim PyTorch gathers on CPUs, and uses an all-to-all on GPUs; the all-to-all is counted.
+all-to-all evens out the shards of one dim (`diff`), or a join moves a cut first (`cat` of S(0) and S(1)), the figure
+is too large: the log does not say what stays. Where a cut moves to another dim PyTorch gathers on CPUs, and uses an
+all-to-all on GPUs; the all-to-all is counted.
 
 **How to read a row.** "4,096 -> S(1)" is a call that receives 4,096 bytes and leaves its result cut along dim 1.
 If the two leave it in different places, there are two comparisons. *tegula as there*: all that Tegula sends if its
@@ -40,6 +41,34 @@ compare it with Tegula's call. To owe a sum costs nothing. A row "backward" is a
 
 
 VERDICTS = ("less", "same", "less, **more as there**", "**more as there**", "**more as here**", "**more**")
+
+
+# Of calls that send more wherever the result is wanted, or as PyTorch leaves it.
+NORM = "a norm is not left owed"
+FLIP = "elements go to their owners; PyTorch moves the cut to another dim"
+ROWS = "the rows that count are added up over all ranks, or the mean would be wrong with weights or ignored rows"
+SUM = "what is whole is not made owed: the sum is paid"
+WHY_MORE = {
+    "_foreach_norm": NORM,
+    "add": SUM,
+    "add a bias": SUM,
+    "cross_entropy": ROWS,
+    "cross_entropy in loss_parallel": "the sum that the loss owes is paid by itself",
+    "cross_entropy with weights": ROWS,
+    "cumsum dim 0": "libtorch's gradient flips twice, and each flip keeps the cut",
+    "fftshift dim 0": FLIP,
+    "flip dim 0": FLIP,
+    "matrix_norm": NORM,
+    "nansum of dim 0": "parts are added before NaNs are left out, or a part that is NaN would be lost",
+    "nll_loss": ROWS,
+    "norm": NORM,
+    "one_hot": "the range of the classes is checked over all ranks",
+    "pixel_shuffle": "the rule does not cut channels",
+    "to RR": "the fastest plan by the cost model, not that of the fewest bytes",
+    "to S0S1": "the fastest plan by the cost model, not that of the fewest bytes",
+    "vector_norm of dim 0": NORM,
+    "weight_norm": "no rule",
+}
 
 
 def in_thousands(number):
@@ -113,10 +142,26 @@ class Row:
         return [name, operands, self.side_text(self.here), self.side_text(self.there), *moved, self.verdict]
 
 
+def line_of(cells):
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+
+
 def table_of(rows):
     lines = ["| call | operands | tegula | PyTorch | tegula as there | PyTorch as here | tegula sends |",
              "| --- | --- | --- | --- | --- | --- | --- |"]
-    lines += ["|" + "|".join(f" {cell} " if cell else " " for cell in row.cells()) + "|" for row in rows]
+    lines += [line_of(row.cells()) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def more_of(rows):
+    lines = ["| call | operands | tegula | PyTorch | tegula as there | PyTorch as here | why |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]
+    for verdict in reversed(VERDICTS):
+        chosen = [row for row in rows if row.verdict == verdict and "more" in verdict]
+        lines += [f"| {verdict} | | | | | | |"] if chosen else []
+        for row in chosen:
+            why = WHY_MORE.get(row.case.call_name, "") if not verdict.startswith("less") else ""
+            lines.append(line_of([*row.cells()[:-1], why]))
     return "\n".join(lines) + "\n"
 
 
@@ -169,8 +214,9 @@ def gathers_of(path):
 
 def text_of(rows, commit, gathers):
     import torch
-    parts = [HEAD.format(torch=torch.__version__.partition("+")[0], commit=f" at commit {commit}" if commit else ""),
-             summary_of(rows)]
+    head = HEAD.format(torch=torch.__version__.partition("+")[0], commit=f" at commit {commit}" if commit else "",
+                       gathers=" --gathers FILE" if gathers else "")
+    parts = [head, summary_of(rows)]
     chosen = [row for row in rows if row.case.key in ALONG_A_CUT_DIM]
     if chosen:
         parts.append("## Along a cut dim\n\nCalls that distributed tensors tend to gather for; the tables below have "
@@ -179,8 +225,7 @@ def text_of(rows, commit, gathers):
         members = [row for row in rows if row.case.family == family]
         if members:
             parts.append(f"## {family[0].upper()}{family[1:]}\n\n" + table_of(members))
-    more = [row for row in rows if "more" in row.verdict]
-    if more:
-        parts.append("## Where more is sent here\n\n" + table_of(sorted(more, key=lambda row: row.verdict)))
+    if any("more" in row.verdict for row in rows):
+        parts.append("## Where more is sent here\n\n" + more_of(rows))
     parts.append("## Operators that still gather\n\n" + gathers_of(gathers))
     return "\n".join(parts)
