@@ -56,7 +56,8 @@ std::string ranks_text(const std::vector<std::int64_t>& ranks) {
   return "[" + join(texts) + "]";
 }
 
-std::vector<std::int64_t> read_ranks(Scanner& scan) {
+// Of a mesh of so many ranks. A range that is longer is not written out.
+std::vector<std::int64_t> read_ranks(Scanner& scan, std::int64_t size) {
   std::vector<std::int64_t> ranks;
   scan.expect("[");
   if (scan.accept("]")) return ranks;
@@ -67,10 +68,13 @@ std::vector<std::int64_t> read_ranks(Scanner& scan) {
       continue;
     }
     const std::int64_t end = scan.integer();
-    const bool fits =
-        begin >= 0 && end >= begin &&
-        end - begin <= DeviceMesh::kMostRanks - static_cast<std::int64_t>(ranks.size());
-    if (!fits) scan.fail("a range of ranks such as 4:8 before this");
+    if (begin < 0 || end < begin) scan.fail("a range of ranks such as 4:8 before this");
+    if (end - begin > size - static_cast<std::int64_t>(ranks.size())) {
+      throw UsageError("a mesh of " + counted(size, "rank", "ranks") +
+                       " cannot be laid over a longer range of them")
+          .fact("range", std::to_string(begin) + ":" + std::to_string(end))
+          .hint("list as many ranks as the sizes multiply to");
+    }
     for (std::int64_t rank = begin; rank < end; ++rank) ranks.push_back(rank);
   } while (scan.accept(","));
   scan.expect("]");
@@ -129,7 +133,7 @@ DeviceMesh read_root(Scanner& scan) {
   }
   std::vector<std::int64_t> ranks;
   if (scan.accept_word("over")) {
-    ranks = read_ranks(scan);
+    ranks = read_ranks(scan, inner::check_sizes(axes));
     if (ranks.empty())
       throw UsageError("a mesh cannot be laid over no ranks").hint("list its ranks: over [0, 1]");
   }
