@@ -125,11 +125,7 @@ bool agree_on_targets(const CallSchema& asked, const OutputSharding& answer, Spe
   return true;
 }
 
-// Whether a result owes what an operand owes, and is larger: then it costs less to pay before.
-bool owes_more_after(const DTensorSpec& operand, const ResultSharding& result) {
-  std::int64_t elements = 1;
-  for (const std::int64_t size : result.shape) elements *= size;
-  if (elements <= operand.meta().numel()) return false;
+bool owes_what_it_owes(const DTensorSpec& operand, const ResultSharding& result) {
   for (std::size_t axis = 0; axis < result.placements.size(); ++axis) {
     if (owed_reduction(operand.placements()[axis]) && owed_reduction(result.placements[axis])) {
       return true;
@@ -138,24 +134,32 @@ bool owes_more_after(const DTensorSpec& operand, const ResultSharding& result) {
   return false;
 }
 
-// The answer for a call of which some operands pay first what they owe.
+// Operands that owe what a result owes, where that is larger than all of them together: then it
+// costs less to pay before.
+std::vector<std::size_t> to_pay_first(const OpSchema& schema, const OutputSharding& answer) {
+  std::vector<std::size_t> all;
+  for (const ResultSharding& result : answer.results) {
+    std::vector<std::size_t> owing;
+    std::int64_t before = 0, after = 1;
+    for (const std::int64_t size : result.shape) after *= size;
+    for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
+      const bool is_written = std::count(schema.written.begin(), schema.written.end(), k) > 0;
+      const std::optional<DTensorSpec>& operand = answer.operands[k];
+      if (!operand || is_written || !owes_what_it_owes(*operand, result)) continue;
+      owing.push_back(k);
+      before += operand->meta().numel();
+    }
+    if (after > before) all.insert(all.end(), owing.begin(), owing.end());
+  }
+  return all;
+}
+
 std::optional<OutputSharding> answer_for(const ShardingPropagator& propagator, OpSchema schema) {
   std::optional<OutputSharding> answer = propagator.propagate(schema);
   if (!answer || StrictMode::is_on()) return answer;
-  bool pays_first = false;
-  for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
-    const bool is_written = std::count(schema.written.begin(), schema.written.end(), k) > 0;
-    if (!answer->operands[k] || is_written) continue;
-    const DTensorSpec& operand = *answer->operands[k];
-    if (std::none_of(
-            answer->results.begin(), answer->results.end(),
-            [&](const ResultSharding& result) { return owes_more_after(operand, result); })) {
-      continue;
-    }
-    schema.tensors[k] = with_reductions_done(*schema.tensors[k]);
-    pays_first = true;
-  }
-  return pays_first ? propagator.propagate(schema) : answer;
+  const std::vector<std::size_t> paying = to_pay_first(schema, *answer);
+  for (const std::size_t k : paying) schema.tensors[k] = with_reductions_done(*schema.tensors[k]);
+  return paying.empty() ? answer : propagator.propagate(schema);
 }
 
 // Which axes of several ranks cut which dims, in their order.

@@ -192,5 +192,25 @@ TEST(ReducedOnce, IsRightWhereItWasExpanded) {
   });
 }
 
+TEST(ReducedOnce, BeforeItMakesSomethingLarger) {
+  on_two_ranks([](World& world, Owing& owing) {
+    const at::Tensor wide = distribute_tensor(numbers({4, 40}, 5), owing.mesh, {Replicate()});
+    const CommLog log(world);
+    const at::Tensor product = at::mm(owing.tensor, wide);
+    EXPECT_EQ(to_string(placements_of(product)), "[R]");
+    EXPECT_EQ(log.bytes(), 16 * static_cast<std::int64_t>(sizeof(double))) << log.to_string();
+    EXPECT_EQ(difference(full_tensor(product), at::mm(owing.plain, numbers({4, 40}, 5))), "");
+  });
+}
+
+TEST(ReducedOnce, NotWhereItIsJoinedWithOthersThatOwe) {
+  on_two_ranks([](World& world, Owing& owing) {
+    const CommLog log(world);
+    const at::Tensor joined = at::cat({owing.tensor, owing.tensor}, 1);
+    EXPECT_TRUE(log.empty()) << log.to_string();
+    EXPECT_EQ(difference(full_tensor(joined), at::cat({owing.plain, owing.plain}, 1)), "");
+  });
+}
+
 }  // namespace
 }  // namespace tegula
