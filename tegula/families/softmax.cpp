@@ -42,9 +42,9 @@ Values safe_softmax(Arguments a) {
 
 Recipe make_safe_softmax(const Call& call) {
   const at::Tensor& self = tensor_at(call.arguments(), 0);
+  const std::int64_t dim = call.arguments()[1].toInt();
   const bool can_be_out = at::isFloatingType(self.scalar_type()) && self.dim() > 0;
-  return is_spread(self) && can_be_out && self.size(call.arguments()[1].toInt()) > 0 ? safe_softmax
-                                                                                     : nullptr;
+  return can_be_out && is_cut(self, dim) && self.size(dim) > 0 ? safe_softmax : nullptr;
 }
 
 // An empty dim has no greatest element. Where halves are to be computed as floats, the rule holds.

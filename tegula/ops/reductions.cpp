@@ -159,7 +159,7 @@ void add_reductions(RuleTable& rules) {
   }
 
   rules.add("cumsum", "sum along a dim", with_result_type(2, along_dim(1, "... -> ...")), over_dim);
-  for (const char* op : {"cumprod", "logcumsumexp", "_softmax", "_log_softmax"}) {
+  for (const char* op : {"cumprod", "logcumsumexp", "_softmax", "_safe_softmax", "_log_softmax"}) {
     rules.add(op, "within a dim", along_dim(1, "~... -> ..."), over_dim);
   }
   for (const char* op : {"cummax", "cummin"}) {

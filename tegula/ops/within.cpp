@@ -98,6 +98,48 @@ std::optional<Signature> renorm(const OpSchema& schema) {
   return signature;
 }
 
+// A tensor and numbers per slice along a dim, which have one element along the others. None if they
+// are not such.
+struct SlicesAndNumbers {
+  Signature signature;
+  Term slices, numbers;
+};
+std::optional<SlicesAndNumbers> slices_and_numbers(const Shape& slices, const Shape& numbers,
+                                                   std::int64_t dim) {
+  if (slices.size() != numbers.size() || slices.empty()) return std::nullopt;
+  SlicesAndNumbers both;
+  both.signature.needs_elements = true;  // libtorch divides by their number
+  both.slices = own_factors(both.signature, slices);
+  const std::size_t along = wrapped_dim(dim, slices.size());
+  both.numbers = both.slices;
+  both.numbers.sizes = numbers;
+  for (std::size_t other = 0; other < slices.size(); ++other) {
+    if (numbers[other] != (other == along ? slices[other] : 1)) return std::nullopt;
+    if (other == along) continue;
+    both.signature.is_whole[other] = true;
+    both.numbers.factors[other] = kNoFactor;
+  }
+  return both;
+}
+
+// (v, g, dim) -> w, norms
+std::optional<Signature> weight_norm(const OpSchema& schema) {
+  auto both = slices_and_numbers(schema.spec(0).shape(), schema.spec(1).shape(), schema.integer(2));
+  if (!both) return std::nullopt;
+  both->signature.operands = {{both->slices}, {both->numbers}};
+  both->signature.results = {{both->slices}, {both->numbers}};
+  return both->signature;
+}
+
+// (gradient of w, v, g, norms, dim) -> gradients of v and g
+std::optional<Signature> weight_norm_backward(const OpSchema& schema) {
+  auto both = slices_and_numbers(schema.spec(0).shape(), schema.spec(2).shape(), schema.integer(4));
+  if (!both) return std::nullopt;
+  both->signature.operands = {{both->slices}, {both->slices}, {both->numbers}, {both->numbers}};
+  both->signature.results = {{both->slices}, {both->numbers}};
+  return both->signature;
+}
+
 }  // namespace
 
 void add_within(RuleTable& rules) {
@@ -115,6 +157,10 @@ void add_within(RuleTable& rules) {
             along_dim(2, "... * ... -> ...", ResultLayout::LikeOperands),
             "f32[8, 3], f32[8, 3], dim=1");
   rules.add("renorm", "within slices of a dim", renorm, "f32[8, 6, 4], p=2, dim=1, maxnorm=1");
+  rules.add("_weight_norm_interface", "within slices of a dim", weight_norm,
+            "f32[8, 6], f32[8, 1], dim=0");
+  rules.add("_weight_norm_interface_backward", "within slices of a dim", weight_norm_backward,
+            "f32[8, 6], f32[8, 6], f32[8, 1], f32[8, 1], dim=0");
 }
 
 }  // namespace tegula::inner::families

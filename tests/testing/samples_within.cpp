@@ -41,6 +41,10 @@ void add_within_dims(Samples& samples) {
   samples.push_back({"linalg_cross", "f64[4, 3], f64[1, 3]"});
   samples.push_back({"renorm", "f64[4, 6, 5], 2, 1, 0.5"});
   samples.push_back({"renorm", "f64[4, 6] strides [1, 4], 1, 0, 0.5"});
+  samples.push_back({"_weight_norm_interface", "f64[4, 6, 5], f64[4, 1, 1], 0"});
+  samples.push_back({"_weight_norm_interface", "f64[4, 6], f64[1, 6], 1"});
+  samples.push_back(
+      {"_weight_norm_interface_backward", "f64[4, 6], f64[4, 6], f64[4, 1], f64[4, 1] in 1..2, 0"});
   samples.push_back({"bucketize.Tensor", "f64[4, 6], f64[5] in 0.3..0.3"});
   samples.push_back({"bucketize.Tensor", "f64[4, 6] strides [1, 4], f64[5] in 0.3..0.3"});
 }

@@ -31,7 +31,8 @@ OperandsTried tried_for(const std::string& op) {
       "_unsafe_index_put",
       "lu_unpack",
       "unfold_backward",
-
+      "_weight_norm_interface",
+      "_weight_norm_interface_backward",
       "native_batch_norm_backward",
       "batch_norm_backward",
       "native_group_norm",
