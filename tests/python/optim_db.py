@@ -98,8 +98,8 @@ def sample_for(info, options):
     """Parameters, and gradients of every step."""
     shapes = MATRICES if info.name in MATRICES_ONLY else SHAPES
     is_differentiable = options.get("differentiable", False)
-    # A line search may end elsewhere for the last bit of a float.
-    dtype = torch.float64 if info.step_requires_closure else torch.float32
+    # A line search may end elsewhere for the last bit of a float; derivatives of g / sqrt(g * g) are that bit.
+    dtype = torch.float64 if info.step_requires_closure or is_differentiable else torch.float32
 
     def gradient(shape):
         made = torch.randn(shape, dtype=dtype)
