@@ -363,6 +363,35 @@ Recipe make_averages_backward(const Call& call) {
   };
 }
 
+// Windows drawn at random -------------------------------------------------------------------------
+
+// The first rank's tensor on all ranks of the mesh, along one axis after the other.
+at::Tensor from_first_rank(at::Tensor tensor, const DeviceMesh& mesh, const World& world) {
+  for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) {
+    if (mesh.axes()[axis].size > 1) tensor = world.group(mesh, axis).broadcast(tensor, 0);
+  }
+  return tensor;
+}
+
+// libtorch's functions and modules draw plain numbers that say where windows begin, and each rank
+// draws others: those of the first rank count.
+template <std::size_t dims>
+Recipe make_random_windows(const Call& call) {
+  if (payload_in(call.arguments()[3].toTensor())) return nullptr;
+  const bool is_on_mesh = call.coordinate().has_value();
+  return [mesh = call.mesh(), world = call.world(), is_on_mesh](Arguments a) -> Values {
+    const at::Tensor drawn = a[3].toTensor().contiguous();
+    const at::Tensor samples =
+        replicated(is_on_mesh ? from_first_rank(drawn, mesh, world) : drawn, mesh, world);
+    const at::Tensor& self = a[0].toTensor();
+    const std::vector<std::int64_t> kernel = a[1].toIntVector();
+    const std::vector<std::int64_t> outputs = a[2].toIntVector();
+    auto [values, indices] = dims == 2 ? at::fractional_max_pool2d(self, kernel, outputs, samples)
+                                       : at::fractional_max_pool3d(self, kernel, outputs, samples);
+    return {values, indices};
+  };
+}
+
 }  // namespace
 
 void pooling(const c10::OperatorHandle& op, OperatorNotes& notes) {
@@ -375,6 +404,8 @@ void pooling(const c10::OperatorHandle& op, OperatorNotes& notes) {
       {"aten::avg_pool3d", make_averages<3>},
       {"aten::avg_pool2d_backward", make_averages_backward<2>},
       {"aten::avg_pool3d_backward", make_averages_backward<3>},
+      {"aten::fractional_max_pool2d", make_random_windows<2>},
+      {"aten::fractional_max_pool3d", make_random_windows<3>},
   };
   const auto found = table.find(toString(op.operator_name()));
   if (found != table.end()) notes.decomposition = found->second;

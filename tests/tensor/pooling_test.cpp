@@ -139,6 +139,33 @@ TEST(Pooling, AlongALineIsAsPlain) {
       2);
 }
 
+TEST(FractionalPooling, TakesTheRandomNumbersOfTheFirstRank) {
+  const at::Tensor image = numbers({2, 3, 9, 8});
+  const at::Tensor volume = numbers({2, 3, 7, 6, 5});
+  run_impatient(3, [&](World& world) {
+    const auto drawn = [&](std::int64_t dims, int rank) {
+      return at::full({2, 3, dims}, 0.1 + 0.3 * rank, at::kDouble);
+    };
+    for (int i = 0; i < 2; ++i) {  // the second call's decision is remembered
+      for (const Placement& placement : {Placement(Shard(0)), Placement(Shard(2))}) {
+        const auto placed = [&](const at::Tensor& whole) {
+          return distribute_tensor(whole, usual_mesh(world), {placement});
+        };
+        const auto [flat, flat_indices] =
+            at::fractional_max_pool2d(placed(image), {2, 3}, {5, 4}, drawn(2, world.rank()));
+        const auto [plain, plain_indices] =
+            at::fractional_max_pool2d(image, {2, 3}, {5, 4}, drawn(2, 0));
+        EXPECT_TRUE(at::equal(full_tensor(flat), plain));
+        EXPECT_TRUE(at::equal(full_tensor(flat_indices), plain_indices));
+        const at::Tensor deep = std::get<0>(at::fractional_max_pool3d(
+            placed(volume), {2, 3, 2}, {5, 3, 3}, drawn(3, world.rank())));
+        EXPECT_TRUE(at::equal(full_tensor(deep), std::get<0>(at::fractional_max_pool3d(
+                                                     volume, {2, 3, 2}, {5, 3, 3}, drawn(3, 0)))));
+      }
+    }
+  });
+}
+
 // The gradient of an average reads no input, that of a maximum only where it was.
 TEST(Pooling, SendsBordersOnly) {
   run_impatient(3, [](World& world) {
