@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "tegula/families/operand_tiles.h"
 #include "tegula/families/recipes.h"
 #include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
@@ -10,33 +11,68 @@
 namespace tegula::inner::families {
 namespace {
 
-// A new tensor, for the others to work in: memory that is touched for the first time costs more
-// than the arithmetic.
-at::Tensor below_greatest(const at::Tensor& self, std::int64_t dim) {
-  return self - at::amax(self, {dim}, true);
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+enum class Form { Softmax, LogSoftmax };
+
+// The softmax of a tile by itself, and what its exponentials add up to.
+struct OfTile {
+  at::Tensor result;    // row-major
+  at::Tensor greatest;  // with a dim of one element
+  at::Tensor log_sum;   // of exp(x - greatest)
+};
+
+OfTile of_tile(const at::Tensor& tile, std::int64_t dim, Form form) {
+  const bool is_log = form == Form::LogSoftmax;
+  at::Tensor result = is_log ? at::_log_softmax(tile, dim, false) : at::_softmax(tile, dim, false);
+  if (tile.size(dim) == 0) {
+    std::vector<std::int64_t> shape = tile.sizes().vec();
+    shape[static_cast<std::size_t>(dim)] = 1;
+    return {result, at::full(shape, kMinusInfinity, tile.options()),
+            at::zeros(shape, tile.options())};
+  }
+  at::Tensor greatest = at::amax(tile, {dim}, true);
+  const at::Tensor share = at::amax(result, {dim}, true);  // of the greatest
+  at::Tensor log_sum = at::neg(is_log ? share : at::log(share));
+  const at::Tensor is_out = greatest.eq(kMinusInfinity);
+  if (is_out.any().item<bool>()) {  // other ranks may have more than minus infinity
+    log_sum.masked_fill_(is_out, 0);
+    result.masked_fill_(is_out, is_log ? kMinusInfinity : 0);
+  }
+  return {result, greatest, log_sum};
 }
 
+// Each rank makes the softmax of its tile; then the greatest elements and the sums travel, and say
+// which share of the whole the tile has.
+at::Tensor softmax_of_tile(const Payload& self, std::int64_t dim, const Dims& dims, Form form) {
+  const auto paid_tile = [&](const at::Tensor& part, ReduceOp op) {
+    return payload_of(with_sum_paid(owed_part(part, self, dims, op)))->tile();
+  };
+  const OfTile mine = of_tile(self.resolved_tile(), dim, form);
+  const at::Tensor weight = mine.greatest - paid_tile(mine.greatest, ReduceOp::Max) + mine.log_sum;
+  const at::Tensor share = weight - at::log(paid_tile(at::exp(weight), ReduceOp::Sum));
+  at::Tensor result = mine.result;
+  return form == Form::LogSoftmax ? result.add_(share) : result.mul_(at::exp(share));
+}
+
+template <Form form>
 Values softmax(Arguments a) {
-  const std::int64_t dim = a[1].toInt();
-  const at::Tensor& self = tensor_at(a, 0);
-  at::Tensor e = below_greatest(to_add_up(self), dim).exp_();
-  e.div_(with_sum_paid(at::sum(e, {dim}, true)));
-  return {in_type(e, self.scalar_type())};
-}
-
-Values log_softmax(Arguments a) {
-  const std::int64_t dim = a[1].toInt();
-  const at::Tensor& self = tensor_at(a, 0);
-  at::Tensor below = below_greatest(to_add_up(self), dim);
-  below.sub_(at::log(with_sum_paid(at::sum(at::exp(below), {dim}, true))));
-  return {in_type(below, self.scalar_type())};
+  const at::Tensor self = with_sum_paid(to_add_up(tensor_at(a, 0)));
+  const PayloadPtr payload = payload_of(self);
+  const std::int64_t dim = a[1].toInt() < 0 ? a[1].toInt() + self.dim() : a[1].toInt();
+  const TensorMeta& meta = payload->spec().meta();
+  const DTensorSpec spec = payload->spec().with_meta(TensorMeta(meta.shape(), meta.dtype()));
+  const at::Tensor tile = payload->coordinate()
+                              ? softmax_of_tile(*payload, dim, one_dim(self, dim), form)
+                              : at::Tensor();
+  return {in_type(result_of_tile(tile, spec, payload->world()), tensor_at(a, 0).scalar_type())};
 }
 
 // (self, dim, dtype): zeros where nothing but minus infinity is.
 Values safe_softmax(Arguments a) {
   const at::Tensor& self = tensor_at(a, 0);
   const std::int64_t dim = a[1].toInt();
-  const at::Tensor is_out = self.eq(-std::numeric_limits<double>::infinity()).all(dim, true);
+  const at::Tensor is_out = self.eq(kMinusInfinity).all(dim, true);
   return {at::softmax(self, dim, a[2].toOptional<at::ScalarType>()).masked_fill(is_out, 0)};
 }
 
@@ -56,6 +92,14 @@ Recipe make_along_cut_dim(const Call& call) {
   return is_cut(self, dim) && self.size(dim) > 0 && !a[2].toBool() ? run : nullptr;
 }
 
+// a - share * sum, in the memory of `share` where that lies as `a` does.
+at::Tensor less_share(const at::Tensor& a, at::Tensor share, const at::Tensor& sum) {
+  const Payload* of_a = payload_in(a);
+  const Payload* of_share = payload_in(share);
+  const bool is_alike = of_a && of_share && of_a->spec() == of_share->spec();
+  return is_alike ? share.mul_(at::neg(sum)).add_(a) : at::addcmul(a, share, sum, -1);
+}
+
 Values softmax_backward(Arguments a) {
   const at::Tensor& grad = tensor_at(a, 0);
   const at::Tensor share = to_add_up(tensor_at(a, 1));
@@ -69,7 +113,7 @@ Values log_softmax_backward(Arguments a) {
   const at::Tensor whole = to_add_up(grad);
   const at::Tensor share = at::exp(to_add_up(tensor_at(a, 1)));
   const at::Tensor sum = with_sum_paid(at::sum(whole, {a[2].toInt()}, true));
-  return {in_type(at::addcmul(whole, share, sum, -1), grad.scalar_type())};
+  return {in_type(less_share(whole, share, sum), grad.scalar_type())};
 }
 
 template <Values (*run)(Arguments)>
@@ -86,8 +130,8 @@ Recipe make_backward_along_cut_dim(const Call& call) {
 
 const RecipeTable& softmax_recipes() {
   static const RecipeTable table = {
-      {"_softmax", make_along_cut_dim<softmax>},
-      {"_log_softmax", make_along_cut_dim<log_softmax>},
+      {"_softmax", make_along_cut_dim<softmax<Form::Softmax>>},
+      {"_log_softmax", make_along_cut_dim<softmax<Form::LogSoftmax>>},
       {"_safe_softmax", make_safe_softmax},
       {"_softmax_backward_data", make_backward_along_cut_dim<softmax_backward>},
       {"_log_softmax_backward_data", make_backward_along_cut_dim<log_softmax_backward>},
