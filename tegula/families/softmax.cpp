@@ -35,7 +35,8 @@ OfTile of_tile(const at::Tensor& tile, std::int64_t dim, Form form) {
   const at::Tensor share = at::amax(result, {dim}, true);  // of the greatest
   at::Tensor log_sum = at::neg(is_log ? share : at::log(share));
   const at::Tensor is_out = greatest.eq(kMinusInfinity);
-  if (is_out.any().item<bool>()) {  // other ranks may have more than minus infinity
+  // other ranks may have more than minus infinity
+  if (!is_out.is_meta() && is_out.any().item<bool>()) {
     log_sum.masked_fill_(is_out, 0);
     result.masked_fill_(is_out, is_log ? kMinusInfinity : 0);
   }

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 #include "tests/tensor/as_plain.h"
@@ -172,6 +173,26 @@ TEST(Normalization, OverCutDimsIsWhatPlainTensorsGive) {
                     return {at::group_norm(x[0], 4, x[1], x[2]), at::group_norm(x[0], 1),
                             at::group_norm(x[0], 8, x[1])};
                   });
+}
+
+TEST(Normalization, SoftmaxTakesShardsOfInfinitiesAndLargeNumbers) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const at::Tensor masked = numbers({4, 6});
+  masked.narrow(0, 0, 2).narrow(1, 0, 3).fill_(-infinity);  // some rows have the others
+  masked.select(0, 3).fill_(-infinity);                     // and some have nothing
+  const at::Tensor odd = numbers({4, 6}, 2) + 1e12;
+  odd[0][1] = infinity;
+  odd[1][5] = std::numeric_limits<double>::quiet_NaN();
+  AsPlain owing_nothing;
+  owing_nothing.partial = false;  // infinities do not add up
+  for (const at::Tensor& x : {masked, odd}) {
+    expect_as_plain(
+        {x.detach().requires_grad_()},
+        [](const Tensors& t) {
+          return Tensors{at::softmax(t[0], 1), at::log_softmax(t[0], 1), at::softmax(t[0], 0)};
+        },
+        owing_nothing);
+  }
 }
 
 TEST(Normalization, SendsTotalsOnly) {

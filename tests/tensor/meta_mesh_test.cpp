@@ -58,6 +58,7 @@ TEST(MetaMesh, ViewsReductionsAndMovesHaveTheShapesOfRealOnes) {
   const at::Tensor x = zeros({6, 10}, mesh, {Shard(0), Shard(1)});
   expect_tile(x, {3, 1});
   expect_tile(x.t(), {1, 3});
+  expect_tile(at::log_softmax(x, 1), {3, 1});
   expect_tile(x.sum(1), {3});
   expect_tile(at::mean(x), {});
   expect_tile(redistribute(x, {Replicate(), Shard(0)}), {0, 10});
