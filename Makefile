@@ -23,6 +23,7 @@ GROUP ?= all
 BUILD := build/$(PRESET)
 export SETUP ?= yes
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
+export ASAN_OPTIONS ?= detect_leaks=0:allocator_may_return_null=1
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
 .PHONY: configure build demo test test-all test-versions fuzz soak bench faults lint format clean
