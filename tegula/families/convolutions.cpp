@@ -164,8 +164,7 @@ std::shared_ptr<const Plan> plan_for(const Call& call, std::size_t first_tensor,
 // The convolution ---------------------------------------------------------------------------------
 
 at::Tensor convolved_tile(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
-  const at::Tensor tile =
-      plan.windows->fetch(tile_at(a[0].toTensor(), plan.input, plan.world), 0);
+  const at::Tensor tile = plan.windows->fetch(tile_at(a[0].toTensor(), plan.input, plan.world), 0);
   Values arguments(a.begin(), a.end());
   arguments[0] = tile;
   for (const std::size_t k : {1U, 2U}) {

@@ -242,8 +242,7 @@ Recipe make_pad(const Call& call) {
   return [op = call.op(), padding](Arguments arguments) {
     const Plan& plan = padding->plan;
     if (!plan.is_inside) return plan.result({});
-    const at::Tensor tile =
-        plan.fetch(tile_at(arguments[0].toTensor(), plan.from, plan.world), 0);
+    const at::Tensor tile = plan.fetch(tile_at(arguments[0].toTensor(), plan.from, plan.world), 0);
     if (!padding->has_result_here()) return plan.result(padding->empty_result());
     return plan.result(call_plain(op, {tile, padding->local_pads}).front().toTensor());
   };
@@ -335,8 +334,7 @@ Recipe make_slice_backward(const Call& call) {
            [&](const Interval& run) { return std::vector<Interval>{slice->within(run)}; });
   return [plan, slice = *slice](Arguments arguments) {
     if (!plan.is_inside) return plan.result({});
-    const at::Tensor part =
-        plan.fetch(tile_at(arguments[0].toTensor(), plan.from, plan.world), 0);
+    const at::Tensor part = plan.fetch(tile_at(arguments[0].toTensor(), plan.from, plan.world), 0);
     const Coordinate at = plan.to.mesh().coordinate_of(plan.world.rank()).value();
     const at::Tensor tile = new_tile(plan.to, at).zero_();
     if (part.size(slice.dim) > 0) {
