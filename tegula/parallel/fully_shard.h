@@ -81,17 +81,10 @@ struct FullyShardOptions {
 //
 // UsageError, before anything is changed: roles that are no such roles or do not fit the mesh; a
 // parameter that is cut along the axes already; one that differs between ranks.
+//
+// For several passes over the same weights (micro-batches, evaluation) a KeepGathered guard
+// (payload/guards.h) leaves them gathered in between.
 void fully_shard(torch::nn::Module& module, const DeviceMesh& mesh,
                  const ShardedRoles& roles = zero_3(), const FullyShardOptions& options = {});
-
-// While it stands, what this thread's ops gather stays gathered, whatever its size, until it is
-// written: for several passes over the same weights (micro-batches, evaluation).
-class KeepGathered {
- public:
-  KeepGathered();
-  ~KeepGathered();
-  KeepGathered(const KeepGathered&) = delete;
-  KeepGathered& operator=(const KeepGathered&) = delete;
-};
 
 }  // namespace tegula
