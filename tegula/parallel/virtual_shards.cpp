@@ -172,18 +172,39 @@ class SumsLayout {
     loss_ = lengths_[at::kDouble];
     lengths_[at::kDouble] += 1 + static_cast<std::int64_t>(parameters.size());
   }
+  const std::map<at::ScalarType, std::int64_t>& lengths() const { return lengths_; }
+
   Sums zeros() const {
     Sums sums;
     for (const auto& [type, length] : lengths_) sums[type] = at::zeros({length}, type);
     return sums;
   }
+  // Of the parameters' gradients; where there is none, zeros.
+  Sums sums_of(const std::vector<Member>& parameters, const at::Tensor& loss) const {
+    std::map<at::ScalarType, Tensors> parts;
+    at::Tensor rest = at::zeros({1 + static_cast<std::int64_t>(parameters.size())}, at::kDouble);
+    rest[0].copy_(loss);
+    for (std::size_t k = 0; k < parameters.size(); ++k) {
+      const at::Tensor& parameter = parameters[k].tensor;
+      const at::Tensor& grad = parameter.grad();
+      if (grad.defined()) rest[1 + static_cast<std::int64_t>(k)] = 1;
+      parts[parameter.scalar_type()].push_back(
+          grad.defined() ? grad.reshape({-1}) : at::zeros({parameter.numel()}, parameter.options()));
+    }
+    parts[at::kDouble].push_back(rest);
+    Sums sums;
+    for (const auto& [type, list] : parts) sums[type] = at::cat(list);
+    return sums;
+  }
+
   at::Tensor gradient(const Sums& sums, std::size_t index, const at::Tensor& like) const {
     const at::Tensor& all = sums.at(like.scalar_type());
     return all.narrow(0, begins_[index], like.numel()).view(like.sizes());
   }
   at::Tensor loss(const Sums& sums) const { return sums.at(at::kDouble)[loss_]; }
-  at::Tensor uses(const Sums& sums, std::size_t index) const {
-    return sums.at(at::kDouble)[loss_ + 1 + static_cast<std::int64_t>(index)];
+  bool is_used(const Sums& sums, std::size_t index) const {
+    const std::int64_t place = loss_ + 1 + static_cast<std::int64_t>(index);
+    return sums.at(at::kDouble)[place].item<double>() != 0;
   }
 
  private:
@@ -213,8 +234,7 @@ class LocalShards {
   Sums of_shard(std::int64_t shard) const {
     Tensors samples;
     for (const Tensors& parts : parts_) samples.push_back(parts[static_cast<std::size_t>(shard)]);
-    Sums sums = layout_.zeros();
-    if (samples[0].size(0) == 0) return sums;
+    if (samples[0].size(0) == 0) return layout_.zeros();
     at::Tensor loss;
     {
       const at::AutoGradMode with_grad(true);
@@ -224,13 +244,9 @@ class LocalShards {
       loss.backward();
     }
     const at::NoGradGuard no_grad;
-    layout_.loss(sums).copy_(loss);
-    for (std::size_t k = 0; k < members_.parameters.size(); ++k) {
-      at::Tensor parameter = members_.parameters[k].tensor;
-      if (!parameter.grad().defined()) continue;
-      layout_.gradient(sums, k, parameter).copy_(parameter.grad());
-      layout_.uses(sums, k).fill_(1);
-      parameter.mutable_grad() = at::Tensor();
+    Sums sums = layout_.sums_of(members_.parameters, loss);
+    for (const Member& one : members_.parameters) {
+      at::Tensor(one.tensor).mutable_grad() = at::Tensor();
     }
     return sums;
   }
@@ -275,9 +291,9 @@ Sums rows_of(const Members& members, const SumsLayout& layout, const LocalShards
         .hint("use modules without batch statistics, or in eval mode");
   }
   Sums joined;
-  for (const auto& [type, none] : layout.zeros()) {
+  for (const auto& [type, length] : layout.lengths()) {
     const auto found = rows.find(type);
-    joined[type] = found == rows.end() ? none.new_empty({0, none.numel()}) : at::stack(found->second);
+    joined[type] = found == rows.end() ? at::empty({0, length}, type) : at::stack(found->second);
   }
   return joined;
 }
@@ -311,6 +327,10 @@ Sums total_of(const Sums& mine, const Group& group, std::int64_t shards) {
   }
   Sums total;
   for (const auto& [type, rows] : mine) {
+    if (group.size() == 1) {
+      total[type] = rows[0];
+      continue;
+    }
     Group::Sizes slices;
     for (std::int64_t rank = 0; rank < group.size(); ++rank) {
       slices.push_back(shards_of(rank, group.size(), rows.size(1)).size());
@@ -347,7 +367,7 @@ at::Tensor virtual_shards(torch::nn::Module& module, const std::vector<at::Tenso
   const at::NoGradGuard no_grad;
   for (std::size_t k = 0; k < members.parameters.size(); ++k) {
     const at::Tensor& parameter = members.parameters[k].tensor;
-    if (layout.uses(total, k).item<double>() == 0) continue;
+    if (!layout.is_used(total, k)) continue;
     add_gradient(parameter, layout.gradient(total, k, parameter));
   }
   return layout.loss(total).clone();

@@ -6,6 +6,7 @@
 //
 // Options, before settings:
 //   --list             prints the matrix, runs nothing
+//   --ranks            prints the numbers of processes that it wants, runs nothing
 //   --one-in N         every N-th of it
 //   --mutant NAME      makes a mistake on purpose (train.h), where it matters: fails unless each of
 //                      these runs gives another result than one rank
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -137,6 +139,15 @@ int make_table(const std::vector<std::string>& files) {
   return 0;
 }
 
+int print_ranks(const std::vector<Settings>& matrix) {
+  std::set<int> ranks;
+  for (const Settings& settings : matrix) {
+    if (settings.ranks == Ranks::Processes) ranks.insert(settings.size());
+  }
+  for (const int count : ranks) std::cout << count << '\n';
+  return 0;
+}
+
 int start(std::vector<std::string> words) {
   Options options;
   std::vector<Settings> given;
@@ -149,6 +160,7 @@ int start(std::vector<std::string> words) {
       for (const Settings& settings : options.matrix) std::cout << to_string(settings) << '\n';
       return 0;
     }
+    if (*word == "--ranks") return print_ranks(options.matrix);
     if (*word == "--table") return make_table({word + 1, words.end()});
     if (*word == "--one-in") {
       options.one_in = std::stoul(next());

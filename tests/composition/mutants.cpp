@@ -30,11 +30,14 @@ Mutant mutant_named(std::string_view name) {
 }
 
 bool matters(Mutant mutant, const Settings& settings) {
+  if (settings.numbers == Numbers::BF16) return false;  // what it rounds away is as large
   switch (mutant) {
     case Mutant::None:
       return false;
     case Mutant::SkipTpReduction:
-      return settings.tp > 0;
+      // filters of which a rank has none are gathered, and nothing is owed
+      return settings.tp > 0 &&
+             (settings.net == Net::Transformer || settings.cuts != Cuts::Empty);
     case Mutant::TieCountsTwice:
       return settings.tied;
     case Mutant::UnweightedMean:

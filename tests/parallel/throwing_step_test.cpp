@@ -155,8 +155,9 @@ int ops_of_gradients(const DeviceMesh& mesh, OpCount::Of of) {
   return op_count.seen;
 }
 
+constexpr int kSteps = 30;
+
 TEST(ThrowingStep, AtAnyOpOfOneRank) {
-  constexpr int kSteps = 40;
   run_impatient(4, [](World& world) {
     expect_unharmed(world, Who::OneRank, kSteps, [](World& on, const DeviceMesh& mesh) {
       const int ops = ops_of_gradients(mesh, OpCount::Of::All);
@@ -171,7 +172,6 @@ TEST(ThrowingStep, AtAnyOpOfOneRank) {
 }
 
 TEST(ThrowingStep, AtAnyOpOfAllRanks) {
-  constexpr int kSteps = 20;
   run_impatient(4, [](World& world) {
     expect_unharmed(world, Who::AllRanks, kSteps, [](World&, const DeviceMesh& mesh) {
       const int ops = ops_of_gradients(mesh, OpCount::Of::Outermost);
