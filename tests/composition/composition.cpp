@@ -48,6 +48,9 @@ std::vector<Settings> chosen(const Options& options, int processes) {
   std::vector<Settings> some;
   std::size_t count = 0;
   for (const Settings& settings : options.matrix) {
+    if (!(parse_settings(to_string(settings)) == settings)) {
+      throw InternalError("settings are printed as others").fact("settings", to_string(settings));
+    }
     const bool fits = processes > 1 ? settings.ranks == Ranks::Processes && settings.size() == processes
                                     : settings.ranks == Ranks::Threads;
     if (!fits || (options.mutant != Mutant::None && !matters(options.mutant, settings))) continue;

@@ -41,7 +41,6 @@ std::vector<Settings> sets_of_modes() {
   for (unsigned modes = 0; modes < kAll; ++modes) {
     const int count = std::popcount(modes);
     if (count != 2 && count != 3) continue;
-    if ((modes & kFsdp) != 0) continue;  // until there is fully_shard
     for (int zero = (modes & kFsdp) != 0 ? 1 : 0; zero <= ((modes & kFsdp) != 0 ? 3 : 0); ++zero) {
       Settings settings;
       settings.dp = (modes & kDp) != 0 ? 2 : 0;

@@ -9,6 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -16,6 +17,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/parallel/clip_grad.h"
+#include "tegula/parallel/fully_shard.h"
 #include "tegula/parallel/parallelize_module.h"
 #include "tegula/parallel/replicate.h"
 #include "tests/composition/network.h"
@@ -115,8 +117,16 @@ void distribute(Network& network, const DeviceMesh& mesh, const Settings& settin
   if (settings.model_ranks() > 1) {
     parallelize_module(network, mesh["tp"], plan_of(settings), kSameOnAllRanks);
   }
-  if (settings.fsdp > 0) throw UsageError("there is no fsdp yet").hint("leave fsdp out");
+  if (settings.dp > 0 && settings.zero == 3) {
+    fully_shard(network, mesh[{"dp", "fsdp"}], hybrid());
+    return;
+  }
   if (settings.dp > 0) replicate(network, mesh["dp"]);
+  const std::array levels = {zero_1, zero_2, zero_3};
+  if (settings.fsdp > 0) {
+    const auto level = levels.at(static_cast<std::size_t>(settings.zero - 1));
+    fully_shard(network, mesh["fsdp"], level());
+  }
 }
 
 at::Tensor cut_by_samples(const at::Tensor& tensor, const DeviceMesh& mesh) {
