@@ -50,7 +50,7 @@ void check_sizes(std::int64_t samples, std::int64_t batch) {
 std::int64_t shuffled_sample(std::int64_t place, std::int64_t samples, std::int64_t seed,
                              std::int64_t epoch) {
   const auto count = static_cast<std::uint64_t>(samples);
-  const int half_bits = std::max((std::bit_width(count - 1) + 1) / 2, 1);
+  const int half_bits = std::max(static_cast<int>(std::bit_width(count - 1) + 1) / 2, 1);
   auto number = static_cast<std::uint64_t>(place);
   do {
     number = permuted(number, half_bits, static_cast<std::uint64_t>(seed),
@@ -83,7 +83,7 @@ SampleBatch DistributedSampler::next(std::int64_t batch) {
   SampleBatch result;
   result.size = std::min(batch, samples_ - state_.taken);
   // as an even Shard(0) cuts
-  const std::int64_t share = (result.size + parts_ - 1) / parts_;
+  const std::int64_t share = share_of(result.size);
   const std::int64_t begin = std::min(part_ * share, result.size);
   const std::int64_t end = std::min(begin + share, result.size);
   for (std::int64_t k = begin; k < end; ++k) {
@@ -94,6 +94,10 @@ SampleBatch DistributedSampler::next(std::int64_t batch) {
   }
   state_.taken += result.size;
   return result;
+}
+
+std::int64_t DistributedSampler::fewest(std::int64_t batch) const {
+  return std::max<std::int64_t>(batch - share_of(batch) * (parts_ - 1), 0);
 }
 
 void DistributedSampler::restore(const SamplerState& state) {

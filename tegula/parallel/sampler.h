@@ -75,8 +75,11 @@ class DistributedSampler {
   // Begins the epoch with this number.
   void begin_epoch(std::int64_t epoch);
   std::int64_t samples() const { return samples_; }
+  // What the rank that has fewest samples of a batch of this size has.
+  std::int64_t fewest(std::int64_t batch) const;
 
  private:
+  std::int64_t share_of(std::int64_t batch) const { return (batch + parts_ - 1) / parts_; }
   std::int64_t samples_;
   SamplerOptions options_;
   std::int64_t part_ = 0, parts_ = 1;  // this rank's place on the axis, and its size

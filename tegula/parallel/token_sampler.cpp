@@ -38,9 +38,11 @@ TokenBatch TokenSampler::next() {
   }
   Placements placements(mesh_.ndim(), Replicate());
   placements[axis_] = Shard(0);
+  FromLocalOptions options;
+  options.shape = Shape{batch.size, length_};
+  options.check = false;
   const auto placed = [&](const at::Tensor& mine) {
-    return from_local(mine.contiguous(), mesh_, placements,
-                      {.shape = Shape{batch.size, length_}, .check = false});
+    return from_local(mine.contiguous(), mesh_, placements, options);
   };
   return {placed(windows.narrow(1, 0, length_)), placed(windows.narrow(1, 1, length_))};
 }

@@ -97,6 +97,47 @@ TEST(Autocast, TrainsAsOneRankDoes) {
   }
 }
 
+// Not as halves, and nothing is gathered for the conversion.
+TEST(Autocast, GradientsAreReducedOnceInTheDtypeOfTheirParameters) {
+  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
+  on_a_grid([](World& world, const DeviceMesh& mesh) {
+    const at::Tensor weight = distribute_tensor(
+        leaf({64, 32}).detach().to(at::kFloat).requires_grad_(), mesh, {Replicate(), Shard(0)});
+    const at::Tensor x = shard_batch(numbers({6, 32}).to(at::kFloat), mesh);
+    at::Tensor loss;
+    {
+      const Autocast half(at::kBFloat16);
+      loss = at::linear(x, weight).to(at::kFloat).square().sum();
+    }
+    const CommLog log(world);
+    loss.backward();
+    EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
+    EXPECT_EQ(to_string(placements_of(weight.grad())), "[R, S(0)]");
+    ASSERT_EQ(log.size(), 1U) << log.to_string();
+    EXPECT_EQ(log.entries()[0].op, "gradient of a leaf");
+    EXPECT_EQ(log.bytes(), 32 * 32 * 4) << log.to_string();
+  });
+}
+
+TEST(Autocast, ConversionsOfWhatIsOwedAreThoseOfTheTotal) {
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}});
+    for (const auto& [from, to] :
+         {std::pair(at::kBFloat16, at::kFloat), std::pair(at::kFloat, at::kBFloat16)}) {
+      const at::Tensor part =
+          numbers({4, 3}, static_cast<std::uint64_t>(world.rank()) + 1).to(from);
+      const at::Tensor owed = from_local(part, mesh, {Partial()});
+      const at::Tensor got =
+          owed.to(at::TensorOptions(to).device(owed.device()).layout(at::kStrided));
+      const bool widens = to == at::kFloat;
+      EXPECT_EQ(to_string(placements_of(got)), widens ? "[P(sum)]" : "[R]");
+      const at::Tensor total =
+          numbers({4, 3}, 1).to(from).to(at::kFloat) + numbers({4, 3}, 2).to(from).to(at::kFloat);
+      EXPECT_EQ(difference(full_tensor(got), total.to(to), 1e-6), "");
+    }
+  });
+}
+
 TEST(Autocast, IsTurnedOffForAWhileInside) {
   const at::Tensor x = at::ones({2, 2});
   {

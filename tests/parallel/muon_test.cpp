@@ -167,13 +167,11 @@ TEST(MuonGroups, ArePutTogetherByKindOfParameter) {
         : tokens(register_module("tokens", torch::nn::Embedding(5, 4))),
           norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({4})))),
           up(register_module("up", torch::nn::Linear(4, 6))),
-          head(register_module("head",
-                               torch::nn::Linear(torch::nn::LinearOptions(4, 5).bias(false)))) {
-      head->weight = head->register_parameter("weight", tokens->weight);  // tied
-    }
+          head(register_parameter("head", tokens->weight)) {}
     torch::nn::Embedding tokens;
     torch::nn::LayerNorm norm;
-    torch::nn::Linear up, head;
+    torch::nn::Linear up;
+    at::Tensor head;  // tied
   } network;
   const auto groups = muon_groups(network);
   ASSERT_EQ(groups[0].params().size(), 1U);

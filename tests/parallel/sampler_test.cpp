@@ -166,16 +166,16 @@ struct Squares : torch::data::datasets::BatchDataset<Squares, std::vector<std::i
     for (const std::size_t k : request) squares.push_back(static_cast<std::int64_t>(k * k));
     return squares;
   }
-  std::optional<std::size_t> size() const override { return 7; }
+  std::optional<std::size_t> size() const override { return 11; }
 };
 
 TEST(DataSampler, GivesALoaderItsPartOfEachEpoch) {
   std::mutex mutex;
   std::vector<Samples> epochs(2);
   run_impatient(3, [&](World& world) {
-    DistributedSampler sampler(7, world.mesh({{"dp", 3}}), {.seed = 3});
+    DistributedSampler sampler(11, world.mesh({{"dp", 3}}), {.seed = 3});
     auto loader = torch::data::make_data_loader(Squares(), DataSampler(sampler),
-                                                torch::data::DataLoaderOptions(5));
+                                                torch::data::DataLoaderOptions(6));
     for (Samples& epoch : epochs) {
       int batches = 0;
       for (const std::vector<std::int64_t>& batch : *loader) {
@@ -188,8 +188,28 @@ TEST(DataSampler, GivesALoaderItsPartOfEachEpoch) {
   });
   for (Samples& epoch : epochs) {
     std::sort(epoch.begin(), epoch.end());
-    EXPECT_EQ(epoch, (Samples{0, 1, 4, 9, 16, 25, 36}));
+    EXPECT_EQ(epoch, (Samples{0, 1, 4, 9, 16, 25, 36, 49, 64, 81, 100}));
   }
+}
+
+TEST(DataSampler, RefusesBatchesThatLeaveARankWithoutSamples) {
+  run_impatient(3, [&](World& world) {
+    const DistributedSampler sampler(11, world.mesh({{"dp", 3}}), {});
+    for (const std::size_t batch : {1U, 2U, 3U, 4U, 5U, 10U}) {
+      DataSampler data(sampler);
+      const std::string text = error_of([&] { data.next(batch); });
+      EXPECT_TRUE(contains(text, "a batch leaves a rank without samples")) << batch << text;
+    }
+    for (const std::size_t batch : {6U, 8U, 11U, 99U}) {
+      DataSampler data(sampler);
+      int batches = 0;
+      while (const auto request = data.next(batch)) {
+        EXPECT_FALSE(request->empty());
+        ++batches;
+      }
+      EXPECT_GT(batches, 0);
+    }
+  });
 }
 
 TEST(DataSampler, GoesOnInTheEpochThatItWasSavedIn) {
