@@ -28,10 +28,20 @@
 //   parallel/clip_grad.h   one norm of all gradients, and clipping by it
 //   parallel/virtual_shards.h  data parallel, the same bits on any number of ranks
 //   parallel/memory_report.h  bytes per rank, by kind, before anything is run
+//   parallel/losses.h      cross entropy with a z-loss, where the vocabulary is cut
+//   parallel/autocast.h    forward passes in halves
+//   parallel/grad_scaler.h  loss scaling whose verdict all ranks share
+//   parallel/token_sampler.h  batches from a file of tokens (token_file.h, sampler.h)
 //   dispatch/calibrate.h   the cost model of this machine, measured
 //   gradient/gradients.h   when reductions that gradients owe are done
 //   payload/guards.h       scoped switches
 //   random/random.h        seeds
+//
+// To be included apart, since they bring libtorch's optimizers, modules and data loaders along:
+//
+//   parallel/adamw.h       AdamW in one pass over tiles
+//   parallel/muon.h        Muon, each matrix on one rank
+//   parallel/data_sampler.h  torch::data with the samples of each rank
 #pragma once
 
 #include "tegula/bridge/tiles.h"
@@ -42,12 +52,18 @@
 #include "tegula/core.h"
 #include "tegula/dispatch/calibrate.h"
 #include "tegula/gradient/gradients.h"
+#include "tegula/parallel/autocast.h"
 #include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/clip_grad.h"
 #include "tegula/parallel/fully_shard.h"
+#include "tegula/parallel/grad_scaler.h"
+#include "tegula/parallel/losses.h"
 #include "tegula/parallel/memory_report.h"
 #include "tegula/parallel/parallelize_module.h"
 #include "tegula/parallel/replicate.h"
+#include "tegula/parallel/sampler.h"
+#include "tegula/parallel/token_file.h"
+#include "tegula/parallel/token_sampler.h"
 #include "tegula/parallel/virtual_shards.h"
 #include "tegula/payload/guards.h"
 #include "tegula/random/random.h"

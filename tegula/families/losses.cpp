@@ -81,12 +81,54 @@ Recipe make_nll_loss(const Call& call) {
   return is_there && is_mean(a[3]) ? mean_of_sum<at::nll_loss_forward> : nullptr;
 }
 
+// Images [n, classes, h, w] whose classes are cut: their points are rows.
+at::Tensor points_as_rows(const at::Tensor& self) {
+  const std::int64_t points = self.size(0) * self.size(2) * self.size(3);
+  return self.permute({0, 2, 3, 1}).reshape({points, self.size(1)});
+}
+
+std::optional<at::Tensor> optional_at(Arguments a, std::size_t index) {
+  return is_given(a[index]) ? std::optional(tensor_at(a, index)) : std::nullopt;
+}
+
+Values nll_loss2d_by_rows(Arguments a) {
+  const at::Tensor& target = tensor_at(a, 1);
+  const std::int64_t reduction = a[3].toInt();
+  const auto [loss, total] =
+      at::nll_loss_forward(points_as_rows(tensor_at(a, 0)), target.reshape({target.numel()}),
+                           optional_at(a, 2), reduction, a[4].toInt());
+  return {reduction == at::Reduction::None ? loss.reshape(target.sizes()) : loss, total};
+}
+
+Values nll_loss2d_backward_by_rows(Arguments a) {
+  const at::Tensor& self = tensor_at(a, 1);
+  const at::Tensor& target = tensor_at(a, 2);
+  const at::Tensor& grad = tensor_at(a, 0);
+  const at::Tensor of_rows =
+      at::nll_loss_backward(grad.dim() == 0 ? grad : grad.reshape({target.numel()}),
+                            points_as_rows(self), target.reshape({target.numel()}),
+                            optional_at(a, 3), a[4].toInt(), a[5].toInt(), tensor_at(a, 6));
+  return {of_rows.reshape({self.size(0), self.size(2), self.size(3), self.size(1)})
+              .permute({0, 3, 1, 2})
+              .contiguous()};
+}
+
+bool has_cut_classes(const at::Tensor& self, const at::Tensor& target) {
+  return self.dim() == 4 && target.dim() == 3 && is_cut(self, 1);
+}
+
 Recipe make_nll_loss2d(const Call& call) {
   const Arguments a = call.arguments();
   const at::Tensor& self = tensor_at(a, 0);
+  if (has_cut_classes(self, tensor_at(a, 1))) return nll_loss2d_by_rows;
   const bool can_sum = self.dim() == 4 && tensor_at(a, 1).dim() == 3 && is_mean(a[3]);
   const bool is_there = is_divided(self) || is_divided(tensor_at(a, 1));
   return can_sum && is_there ? mean_of_sum<at::nll_loss2d_forward> : nullptr;
+}
+
+Recipe make_nll_loss2d_backward(const Call& call) {
+  const Arguments a = call.arguments();
+  return has_cut_classes(tensor_at(a, 1), tensor_at(a, 2)) ? nll_loss2d_backward_by_rows : nullptr;
 }
 
 Values nll_loss_backward(Arguments a) {
@@ -276,6 +318,7 @@ const RecipeTable& loss_recipes() {
       {"nll_loss_forward", make_nll_loss},
       {"nll_loss_backward", make_nll_loss_backward},
       {"nll_loss2d_forward", make_nll_loss2d},
+      {"nll_loss2d_backward", make_nll_loss2d_backward},
       {"multilabel_margin_loss_forward", make_multilabel_margin_loss},
       {"_ctc_loss", make_ctc_loss},
       {"_ctc_loss_backward", make_ctc_loss_backward},

@@ -31,19 +31,22 @@ Recipe copy(const Call& call) {
   };
 }
 
-// Whether every number of one floating type is one of the other.
-bool holds_all_of(at::ScalarType to, at::ScalarType from) {
-  return at::isFloatingType(from) && at::isFloatingType(to) && c10::elementSize(from) > 1 &&
-         (to == from || c10::elementSize(to) > c10::elementSize(from));
-}
-
-// Parts of a sum cannot be rounded one by one.
+// (self, dtype, layout, device, pin_memory, non_blocking, memory_format). Parts of a sum cannot be
+// rounded one by one; the rule says what becomes of them. It looks at the dtype alone, so what
+// gradients say beside it, and is so already, is left out.
 Recipe convert(const Call& call) {
   const PayloadPtr& self = call.tensors().front().payload;
   if (!self || !self->spec().is_partial()) return copy(call);
-  const at::ScalarType from = call.arguments()[0].toTensor().scalar_type();
-  const c10::IValue& to = call.arguments()[1];
-  return to.isNone() || holds_all_of(to.toScalarType(), from) ? copy(call) : nullptr;
+  const Arguments a = call.arguments();
+  const bool says_more = !a[2].isNone() || !a[3].isNone();
+  const bool is_pinned = !a[4].isNone() && a[4].toBool();
+  if (!makes_tensor_like_self(call) || !says_more || is_pinned) return nullptr;
+  return [op = call.op()](Arguments arguments) -> Values {
+    Values stack(arguments.begin(), arguments.end());
+    for (const std::size_t option : {2, 3, 4}) stack[option] = c10::IValue();
+    op.callBoxed(&stack);
+    return stack;
+  };
 }
 
 // Tensors like another ------------------------------------------------------------------------

@@ -8,29 +8,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "tegula/base/error.h"
 #include "tegula/comm/comm_log.h"
-#include "tegula/gradient/gradients.h"
+#include "tegula/parallel/parameter_gradients.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) {
-  reduce_gradients(parameters);
-  std::vector<at::Tensor> gradients;
-  std::set<c10::TensorImpl*> seen;  // a tied parameter counts once
-  for (const at::Tensor& parameter : parameters) {
-    if (!parameter.defined() || !parameter.grad().defined()) continue;
-    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-    gradients.push_back(parameter.grad());
-  }
-  return gradients;
-}
 
 // Whether this rank is the first of those that hold the same tile.
 bool counts_here(const at::Tensor& gradient) {
@@ -78,24 +68,8 @@ double root_of(double total, double order) {
   return std::isinf(order) || order == 0 || order == 1 ? total : std::pow(total, 1 / order);
 }
 
-// All ranks of the gradients' meshes.
-std::optional<Group> group_of(const std::vector<at::Tensor>& gradients) {
-  std::set<int> ranks;
-  std::optional<World> world;
-  for (const at::Tensor& gradient : gradients) {
-    if (!is_dtensor(gradient)) continue;
-    if (!world) world = world_of(gradient);
-    for (const std::int64_t rank : mesh_of(gradient).root().ranks()) {
-      ranks.insert(static_cast<int>(rank));
-    }
-  }
-  if (!world || ranks.count(world->rank()) == 0) return std::nullopt;
-  if (static_cast<int>(ranks.size()) == world->size()) return world->group();
-  return world->group({ranks.begin(), ranks.end()});
-}
-
 double norm_of(const std::vector<at::Tensor>& gradients, const NormOptions& options) {
-  const std::optional<Group> group = options.among ? options.among : group_of(gradients);
+  const std::optional<Group> group = options.among ? options.among : group_of_meshes(gradients);
   const bool counts_plain = !group || group->index() == 0;
   double part = nothing(options.order);
   for (const at::Tensor& gradient : gradients) {

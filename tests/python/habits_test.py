@@ -310,6 +310,48 @@ class Modules(unittest.TestCase):
         self.assertEqual(tg.full_tensor(model.up.weight.detach()).tolist(), torch.ones(4, 3).tolist())
 
 
+class MixedPrecision(unittest.TestCase):
+    def steps(self, model, place, bad_rank=None):
+        """Two steps with torch's own scaler, the second with an infinity on one rank; whether each was made."""
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        made = []
+        for bad in (False, True):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(place(numbers(5, 3) / 8)).float().square().mean()
+            scaler.scale(loss).backward()
+            if bad and bad_rank in (None, tg.rank()):
+                grad = model.up.weight.grad
+                (tg.to_local(grad) if tg.is_dtensor(grad) else grad).fill_(float("inf"))
+            before = [p.detach().clone() for p in model.parameters()]
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+            made.append(any(bool((p != b).any()) for p, b in zip(model.parameters(), before)))
+        return made, scaler.get_scale()
+
+    def test_torchs_scaler_leaves_the_same_steps_out_on_all_ranks(self):
+        torch.manual_seed(1)
+        plain = nn.Sequential()
+        plain.add_module("up", nn.Linear(3, 4))
+        plain.add_module("down", nn.Linear(4, 2))
+        model = tg.distribute_module(copy.deepcopy(plain), MESH, {"up.*": CUT})
+        self.assertEqual(self.steps(plain, lambda x: x), ([True, False], 512.0))
+        self.assertEqual(self.steps(model, lambda x: tg.shard_batch(x, MESH), bad_rank=0), ([True, False], 512.0))
+        for p, q in zip(plain.parameters(), model.parameters()):
+            torch.testing.assert_close(tg.full_tensor(q.detach()), p.detach(), rtol=0.02, atol=0.02)
+
+    def test_torchs_scaler_names_a_plain_gradient_among_distributed_ones(self):
+        parameters = [placed(numbers(5, 3)).requires_grad_(), numbers(4).requires_grad_()]
+        for p in parameters:
+            p.grad = torch.ones_like(p)
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(torch.ones(()))
+        with self.assertRaisesRegex(RuntimeError, "an op cannot mix DTensors with a plain tensor"):
+            scaler.unscale_(torch.optim.SGD(parameters, 0.1))
+
+
 class Batches(unittest.TestCase):
     def test_lookups_may_be_batched(self):
         words, table = torch.tensor([[0, 1, 2], [3, 0, 1]]), numbers(2, 8, 4)
