@@ -25,6 +25,8 @@
 //   parallel/replicate.h   data parallel
 //   parallel/checkpoint.h  activations computed again in backward
 //   parallel/clip_grad.h   one norm of all gradients, and clipping by it
+//   io/checkpoint.h        states of programs in folders that any number of ranks reads
+//   io/safetensors.h       files of plain tensors
 //   dispatch/calibrate.h   the cost model of this machine, measured
 //   gradient/gradients.h   when reductions that gradients owe are done
 //   payload/guards.h       scoped switches
@@ -39,6 +41,8 @@
 #include "tegula/core.h"
 #include "tegula/dispatch/calibrate.h"
 #include "tegula/gradient/gradients.h"
+#include "tegula/io/checkpoint.h"
+#include "tegula/io/safetensors.h"
 #include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/clip_grad.h"
 #include "tegula/parallel/parallelize_module.h"
