@@ -27,6 +27,7 @@
 //   parallel/clip_grad.h   one norm of all gradients, and clipping by it
 //   io/checkpoint.h        states of programs in folders that any number of ranks reads
 //   io/safetensors.h       files of plain tensors
+//   io/hugging_face.h      weights of Hugging Face models, straight into tiles
 //   dispatch/calibrate.h   the cost model of this machine, measured
 //   gradient/gradients.h   when reductions that gradients owe are done
 //   payload/guards.h       scoped switches
@@ -42,6 +43,7 @@
 #include "tegula/dispatch/calibrate.h"
 #include "tegula/gradient/gradients.h"
 #include "tegula/io/checkpoint.h"
+#include "tegula/io/hugging_face.h"
 #include "tegula/io/safetensors.h"
 #include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/clip_grad.h"

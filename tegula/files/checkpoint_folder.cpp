@@ -218,7 +218,7 @@ std::string contents_bytes(FileLayer& files, const std::string& path) {
     }
     return bytes;
   } catch (UsageError& error) {
-    throw std::move(error).fact("checkpoint", path);
+    throw std::move(error).fact("in", path);
   }
 }
 

@@ -3,10 +3,8 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <atomic>
-#include <filesystem>
 
 #include "tegula/base/error.h"
 #include "tegula/files/checkpoint_folder.h"
@@ -14,24 +12,13 @@
 #include "tegula/random/random.h"
 #include "tegula/tensor/factories.h"
 #include "tests/io/memory_files.h"
+#include "tests/io/scratch_folder.h"
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
 namespace {
 
 using Files = std::shared_ptr<MemoryFiles>;
-
-// A folder on the disk, gone with the object.
-struct ScratchFolder {
-  ScratchFolder() {
-    std::string form = testing::TempDir() + "/tegula-io-XXXXXX";
-    path = mkdtemp(form.data());
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path); }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string path;
-};
 
 // A few tensors of every kind, and values.
 struct Things {

@@ -26,9 +26,16 @@ DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.i
           torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e8m0fnu]
 
 
-def run(*words, ranks=1):
-    command = [f"{PROGRAMS}/tegula", "run", "-n", str(ranks), f"{PROGRAMS}/files", *words]
+def run(*words, ranks=None):
+    """What the program prints; without a launcher unless there are ranks."""
+    launcher = [f"{PROGRAMS}/tegula", "run", "-n", str(ranks)] if ranks else []
+    command = [*launcher, f"{PROGRAMS}/files", *words]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
+
+
+def bytes_of(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def random_bits(dtype, *shape):
@@ -94,8 +101,7 @@ class Files(unittest.TestCase):
                     self.assertTrue(torch.equal(tensor, numbers.to(tensor.dtype)), name)
             self.assertEqual(tensors["none"].shape, (0, 3))
             self.assertEqual(tensors["one"].item(), 3.5)
-            contents.append({os.path.basename(path): open(path, "rb").read()
-                             for path in sorted(glob.glob(f"{folder}/step-1/*"))})
+            contents.append({os.path.basename(path): bytes_of(path) for path in glob.glob(f"{folder}/step-1/*")})
         self.assertEqual(contents[0], contents[1])
 
 
