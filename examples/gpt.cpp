@@ -4,8 +4,8 @@
 //
 //   tegula run -n 4 gpt README.md ARCHITECTURE.md
 //
-// With --save it leaves a checkpoint in a folder now and then; --resume goes on from the newest, also on
-// another number of ranks, and ends with the losses of a run that was never interrupted.
+// With --save it leaves a checkpoint in a folder now and then; --resume goes on from the newest,
+// also on another number of ranks, and ends with the losses of a run that was never interrupted.
 #include <tegula/base/table.h>
 #include <tegula/base/text.h>
 #include <tegula/tegula.h>

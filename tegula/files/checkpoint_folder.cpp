@@ -206,8 +206,7 @@ void abandon_checkpoint(FileLayer& files, const std::string& folder, std::int64_
 }
 
 std::string contents_bytes(FileLayer& files, const std::string& path) {
-  const std::string text =
-      text_of_file(files, joined(path, kManifestName), kMostManifestBytes);
+  const std::string text = text_of_file(files, joined(path, kManifestName), kMostManifestBytes);
   try {
     const Manifest manifest = parse_manifest(text);
     std::string bytes;

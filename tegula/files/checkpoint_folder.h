@@ -5,8 +5,8 @@
 //   run/step-100/state-00002-of-00002.safetensors
 //   run/step-200.tmp/...                              not finished
 //
-// A checkpoint is written to a folder that ends in .tmp, reaches the disk, and is renamed. So a kill
-// or a loss of power at any point leaves a folder whose steps without .tmp are whole.
+// A checkpoint is written to a folder that ends in .tmp, reaches the disk, and is renamed. So a
+// kill or a loss of power at any point leaves a folder whose steps without .tmp are whole.
 #pragma once
 
 #include <cstdint>
@@ -53,12 +53,12 @@ void abandon_checkpoint(FileLayer& files, const std::string& folder, std::int64_
 // What a checkpoint says of itself.
 struct Contents {
   Manifest manifest;
-  std::vector<SafetensorsHeader> headers;   // one per file of the manifest
+  std::vector<SafetensorsHeader> headers;  // one per file of the manifest
   std::vector<std::uint64_t> data_begins;  // in the files
 };
 
-// Manifest and headers as they stand in the files, so that one rank can read them for all. UsageError
-// with the path: something is missing, damaged or of another size.
+// Manifest and headers as they stand in the files, so that one rank can read them for all.
+// UsageError with the path: something is missing, damaged or of another size.
 std::string contents_bytes(FileLayer& files, const std::string& path);
 // UsageError: no such bytes, or the manifest and the headers do not belong together.
 Contents parse_contents(std::string_view bytes);

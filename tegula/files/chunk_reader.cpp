@@ -22,7 +22,8 @@ void check_chunk(const ChunkedFile& from, std::size_t chunk, std::span<const std
 }
 
 // What lies in [begin, begin + read.size()) of the file goes to where it is wanted.
-void hand_out(std::span<const Wanted> wanted, std::uint64_t begin, std::span<const std::byte> read) {
+void hand_out(std::span<const Wanted> wanted, std::uint64_t begin,
+              std::span<const std::byte> read) {
   const std::uint64_t end = begin + read.size();
   for (const Wanted& one : wanted) {
     const std::uint64_t first = std::max(one.begin, begin);
@@ -52,8 +53,8 @@ void read_run(const ChunkedFile& from, std::size_t first, std::size_t last,
 void read_wanted(const ChunkedFile& from, std::vector<Wanted> wanted) {
   std::erase_if(wanted, [](const Wanted& one) { return one.to.empty(); });
   std::ranges::sort(wanted, {}, &Wanted::begin);
-  const auto most = static_cast<std::size_t>(
-      std::max<std::uint64_t>(1, kMostAtOnce / from.chunk_bytes));
+  const auto most =
+      static_cast<std::size_t>(std::max<std::uint64_t>(1, kMostAtOnce / from.chunk_bytes));
   std::vector<std::byte> buffer;
   std::size_t next = 0;        // the first chunk that is not read yet
   std::size_t unfinished = 0;  // what is wanted before this one is there
@@ -85,8 +86,8 @@ void read_wanted(const ChunkedFile& from, std::vector<Wanted> wanted) {
 
 void check_all(const ChunkedFile& file) {
   const std::size_t count = chunk_count(file.size, file.chunk_bytes);
-  const auto most = static_cast<std::size_t>(
-      std::max<std::uint64_t>(1, kMostAtOnce / file.chunk_bytes));
+  const auto most =
+      static_cast<std::size_t>(std::max<std::uint64_t>(1, kMostAtOnce / file.chunk_bytes));
   std::vector<std::byte> buffer;
   for (std::size_t first = 0; first < count; first += most) {
     read_run(file, first, std::min(first + most, count), {}, buffer);

@@ -1,5 +1,6 @@
-// The idea: bytes are a polynomial over one bit; its remainder by the generator is linear, so pieces
-// are shifted to their places and added. Bits are reversed: the first of a byte is the highest power.
+// The idea: bytes are a polynomial over one bit; its remainder by the generator is linear, so
+// pieces are shifted to their places and added. Bits are reversed: the first of a byte is the
+// highest power.
 #include "tegula/files/crc32c.h"
 
 #include <array>

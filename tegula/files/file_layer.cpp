@@ -58,9 +58,8 @@ class DiskFile final : public File {
 
   void read_at(std::uint64_t offset, std::span<std::byte> bytes) const override {
     while (!bytes.empty()) {
-      const ssize_t done =
-          ::pread(descriptor_.get(), bytes.data(), std::min(bytes.size(), kMostAtOnce),
-                  static_cast<off_t>(offset));
+      const ssize_t done = ::pread(descriptor_.get(), bytes.data(),
+                                   std::min(bytes.size(), kMostAtOnce), static_cast<off_t>(offset));
       if (done < 0 && errno == EINTR) continue;
       if (done < 0) refuse("read from a file", path_, errno);
       if (done == 0) {

@@ -37,8 +37,8 @@ FilePlan plan_files(std::vector<NamedTensor> tensors, const FilePlanOptions& opt
   std::vector<SafetensorsHeader> headers(1);
   std::uint64_t filled = 0;
   for (NamedTensor& tensor : tensors) {
-    const auto bytes = static_cast<std::uint64_t>(
-        TensorMeta(tensor.shape, tensor.dtype).numel() * size_of(tensor.dtype));
+    const auto bytes = static_cast<std::uint64_t>(TensorMeta(tensor.shape, tensor.dtype).numel() *
+                                                  size_of(tensor.dtype));
     if (filled > 0 && bytes > 0 && filled + bytes > options.most_bytes) {
       headers.emplace_back();
       filled = 0;
@@ -52,7 +52,8 @@ FilePlan plan_files(std::vector<NamedTensor> tensors, const FilePlanOptions& opt
     headers[k].metadata = options.metadata;
     PlannedFile file{file_name(options.stem, k, headers.size()),
                      to_bytes(headers[k], options.alignment), 0};
-    file.size = file.header.size() + (headers[k].tensors.empty() ? 0 : headers[k].tensors.back().end);
+    file.size =
+        file.header.size() + (headers[k].tensors.empty() ? 0 : headers[k].tensors.back().end);
     plan.files.push_back(std::move(file));
   }
   for (PlannedTensor& tensor : plan.tensors) tensor.begin += plan.files[tensor.file].header.size();

@@ -1,5 +1,6 @@
-// Which file of a checkpoint a tensor goes to, and at which byte: a fact of the tensors' names, types
-// and shapes alone, so that every rank finds it out by itself and the bytes do not depend on ranks.
+// Which file of a checkpoint a tensor goes to, and at which byte: a fact of the tensors' names,
+// types and shapes alone, so that every rank finds it out by itself and the bytes do not depend on
+// ranks.
 #pragma once
 
 #include <cstdint>

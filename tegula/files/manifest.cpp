@@ -159,8 +159,7 @@ std::string to_string(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text) {
-  if (text.size() < kTailBytes ||
-      text.substr(text.size() - kTailBytes, kTail.size()) != kTail) {
+  if (text.size() < kTailBytes || text.substr(text.size() - kTailBytes, kTail.size()) != kTail) {
     throw UsageError("this is no manifest of a checkpoint, or its end is missing");
   }
   const std::string_view body = text.substr(0, text.size() - kTailBytes);

@@ -1,5 +1,6 @@
-// The manifest of a checkpoint: the files it consists of with the checksums of their chunks, and the
-// values of the state that are no tensors. Written last, so that a folder with a manifest is whole.
+// The manifest of a checkpoint: the files it consists of with the checksums of their chunks, and
+// the values of the state that are no tensors. Written last, so that a folder with a manifest is
+// whole.
 //
 // Printed as JSON, with a checksum of all that stands before it at the end.
 #pragma once

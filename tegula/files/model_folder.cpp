@@ -20,8 +20,8 @@ void refuse_quantized(FileLayer& files, const std::string& folder) {
   if (config.is_discarded()) throw UsageError("a configuration is no JSON").fact("file", path);
   if (!config.is_object() || !config.contains("quantization_config")) return;
   const nlohmann::json& how = config["quantization_config"];
-  const bool is_named = how.is_object() && how.contains("quant_method") &&
-                        how["quant_method"].is_string();
+  const bool is_named =
+      how.is_object() && how.contains("quant_method") && how["quant_method"].is_string();
   throw UsageError("quantized weights are not read")
       .fact("file", path)
       .fact("method", is_named ? how["quant_method"].get<std::string>() : "not named")
@@ -87,8 +87,8 @@ void check_weight_map(const ModelFolder& model, const std::map<std::string, std:
 std::map<std::string, std::string> parse_weight_map(std::string_view json) {
   const nlohmann::json index =
       nlohmann::json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  const bool has_map = index.is_object() && index.contains("weight_map") &&
-                       index["weight_map"].is_object();
+  const bool has_map =
+      index.is_object() && index.contains("weight_map") && index["weight_map"].is_object();
   if (!has_map) throw UsageError("an index of weights has no weight_map");
   std::map<std::string, std::string> files;
   for (const auto& [name, file] : index["weight_map"].items()) {

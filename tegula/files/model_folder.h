@@ -26,8 +26,8 @@ struct ModelFolder {
 
 // The headers of the folder's files, so that one rank can read them for all: those that an index
 // names, else all that end in .safetensors. UsageError with the path: there are none, one that the
-// index names is missing or lacks a tensor, one is no safetensors file, or config.json says that the
-// weights are quantized.
+// index names is missing or lacks a tensor, one is no safetensors file, or config.json says that
+// the weights are quantized.
 std::string model_folder_bytes(FileLayer& files, const std::string& folder);
 // UsageError: a tensor stands in two files.
 ModelFolder parse_model_folder(std::string_view bytes);

@@ -62,9 +62,9 @@ std::uint64_t header_length(std::string_view first_bytes, std::uint64_t file_siz
 // From the JSON, of a file that has `data_size` bytes behind it. UsageError: it is no such header.
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_size);
 
-// Length and JSON of a header, filled up with spaces to a multiple of `alignment` bytes. Offsets are
-// printed as they are. UsageError: names that are not UTF-8, a tensor named "__metadata__", a header
-// longer than allowed.
+// Length and JSON of a header, filled up with spaces to a multiple of `alignment` bytes. Offsets
+// are printed as they are. UsageError: names that are not UTF-8, a tensor named "__metadata__", a
+// header longer than allowed.
 std::string to_bytes(const SafetensorsHeader& header, std::uint64_t alignment);
 
 // "f32[8, 16]" for a type of ours, "F4[8, 16]" for others.

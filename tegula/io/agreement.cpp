@@ -19,7 +19,8 @@ at::Tensor bytes_of(const std::string& text) {
 }
 
 std::string text_of(const at::Tensor& bytes) {
-  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(bytes.numel())};
+  return {static_cast<const char*>(bytes.const_data_ptr()),
+          static_cast<std::size_t>(bytes.numel())};
 }
 
 // An error as a text, and back. Sentence, hint, then names and values of facts in turn.
@@ -88,11 +89,11 @@ std::vector<std::string> gather_unless_same(const Group& group, const std::strin
 
 std::string broadcast_text(const Group& group, const std::string& text, int root) {
   if (group.size() == 1) return text;
-  const at::Tensor length = group.broadcast(
-      at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong), root);
+  const at::Tensor length =
+      group.broadcast(at::full({1}, static_cast<std::int64_t>(text.size()), at::kLong), root);
   const std::int64_t size = length.item<std::int64_t>();
-  return text_of(group.broadcast(group.index() == root ? bytes_of(text) : at::empty({size}, at::kByte),
-                                 root));
+  return text_of(
+      group.broadcast(group.index() == root ? bytes_of(text) : at::empty({size}, at::kByte), root));
 }
 
 void throw_together(const Group& group, const std::exception_ptr& error) {

@@ -16,8 +16,8 @@ std::vector<std::string> gather_unless_same(const Group& group, const std::strin
 // The root's text; the others' do not matter. Two broadcasts.
 std::string broadcast_text(const Group& group, const std::string& text, int root);
 
-// Throws on all members if one brings an error: that of the first rank that has one, as a UsageError
-// with the fact "rank", unless all have the same. What is null is no error.
+// Throws on all members if one brings an error: that of the first rank that has one, as a
+// UsageError with the fact "rank", unless all have the same. What is null is no error.
 void throw_together(const Group& group, const std::exception_ptr& error);
 
 // Runs `body` here, then throw_together.

@@ -42,9 +42,9 @@ struct SaveOptions {
 };
 
 // Writes folder/step-N. Reductions that tensors owe are done; the tensors stay as they are. When it
-// returns, the checkpoint outlasts a loss of power; a kill at any point leaves it whole or not there
-// at all, and the earlier ones as they were. After an error nothing of it is left but, where the
-// disk does not let it, a folder step-N.tmp, which the next save removes.
+// returns, the checkpoint outlasts a loss of power; a kill at any point leaves it whole or not
+// there at all, and the earlier ones as they were. After an error nothing of it is left but, where
+// the disk does not let it, a folder step-N.tmp, which the next save removes.
 //
 // UsageError: there is such a step already, another job is saving to the folder, ranks differ in
 // what should be the same (state.h), an element type that safetensors files lack (complex ones but
@@ -115,8 +115,8 @@ struct LoadReport {
 // when they were saved.
 //
 // UsageError before anything has changed: no such checkpoint; names, shapes, element types or kinds
-// of values that do not fit, all of them in one report. UsageError after tensors may have changed, in
-// part: a file that cannot be read or is damaged. Values that are no tensors change last.
+// of values that do not fit, all of them in one report. UsageError after tensors may have changed,
+// in part: a file that cannot be read or is damaged. Values that are no tensors change last.
 //
 // Cost: every byte that is needed is read once, by one rank of a tensor's mesh (by each rank, for
 // plain tensors), in reads of up to 8 MiB; what belongs to other ranks then travels to them.

@@ -52,9 +52,9 @@ Present present_in(const Index& index) {
 }
 
 bool is_asked(const std::string& name, const LoadOptions& options) {
-  return options.only.empty() ||
-         std::ranges::any_of(options.only,
-                             [&](const std::string& one) { return matches(one, name); });
+  return options.only.empty() || std::ranges::any_of(options.only, [&](const std::string& one) {
+           return matches(one, name);
+         });
 }
 
 // What does not fit, one line each, under its heading.

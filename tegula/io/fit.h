@@ -37,7 +37,8 @@ struct Fit {
   std::vector<std::string> extra;
 };
 
-// All ranks call it. UsageError on all of them with what does not fit, of all ranks. Changes nothing.
+// All ranks call it. UsageError on all of them with what does not fit, of all ranks. Changes
+// nothing.
 Fit fit_together(const Group& group, const State& state, const Contents& contents,
                  const std::string& path, const LoadOptions& options);
 

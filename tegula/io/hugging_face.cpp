@@ -1,5 +1,5 @@
-// The idea: a weight of ours is a run of rows of what files have, joined. So it is a list of pieces of
-// files, by which it is read and written like any other tensor (tensor_reader.h, rows.h).
+// The idea: a weight of ours is a run of rows of what files have, joined. So it is a list of pieces
+// of files, by which it is read and written like any other tensor (tensor_reader.h, rows.h).
 #include "tegula/io/hugging_face.h"
 
 #include <ATen/ATen.h>
@@ -128,8 +128,7 @@ std::vector<FilePiece> pieces_of(const RowRange& mine, const std::vector<RowRang
     const auto bytes_between = [&](std::int64_t from, std::int64_t to) {
       return static_cast<std::uint64_t>(to - from) * row_bytes;
     };
-    pieces.push_back({places[k].file,
-                      places[k].file_begin + bytes_between(theirs[k].begin, first),
+    pieces.push_back({places[k].file, places[k].file_begin + bytes_between(theirs[k].begin, first),
                       bytes_between(mine.begin, first), bytes_between(first, last)});
   }
   return pieces;
@@ -212,10 +211,10 @@ class Search {
       places.push_back(there_.at(one).place);
     }
     const FileTensor& first = *there_.at(meaning.theirs.front()).tensor;
-    const std::string both = name + " (" + to_string(first) + " in the files, " +
-                             to_string(dense(TensorMeta(tensor.sizes().vec(),
-                                                        dtype_of(tensor.scalar_type())))) +
-                             " here)";
+    const std::string both =
+        name + " (" + to_string(first) + " in the files, " +
+        to_string(dense(TensorMeta(tensor.sizes().vec(), dtype_of(tensor.scalar_type())))) +
+        " here)";
     const Shape& mine = ours[meaning.index];
     const bool are_alike =
         std::ranges::all_of(ours, [&](const Shape& one) { return have_alike_rows(one, mine); }) &&

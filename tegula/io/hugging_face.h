@@ -8,7 +8,8 @@
 //         "model.layers.*.self_attn.v_proj.weight"}},
 //       {{"**"}, {"model.**"}}}});                          // all others
 //
-// No rank holds more than its tiles, its rows of 256 MiB of tensors, and what a redistribution takes.
+// No rank holds more than its tiles, its rows of 256 MiB of tensors, and what a redistribution
+// takes.
 #pragma once
 
 #include <string>
@@ -23,8 +24,8 @@ class Module;
 namespace tegula {
 
 // Weights of ours, and what files have for them: the rows of the first, one after the other, are
-// the rows of the second. Patterns: * is any characters up to a dot, ** any; they stand for the same
-// in all of them.
+// the rows of the second. Patterns: * is any characters up to a dot, ** any; they stand for the
+// same in all of them.
 struct HfName {
   std::vector<std::string> ours;
   std::vector<std::string> theirs;
@@ -43,16 +44,16 @@ struct HfOptions {
 // index), in place. Of one that stands in several places, any of its names will do. Floating-point
 // elements are converted to the module's type. All ranks of the mesh's world call it.
 //
-// UsageError on all ranks, before anything is changed: quantized weights; what is missing, left over,
-// or of another shape or type, all of it in one report. UsageError after tensors have changed: a file
-// that cannot be read.
+// UsageError on all ranks, before anything is changed: quantized weights; what is missing, left
+// over, or of another shape or type, all of it in one report. UsageError after tensors have
+// changed: a file that cannot be read.
 void load_hf(torch::nn::Module& module, const std::string& folder, const DeviceMesh& mesh,
              const HfOptions& options = {});
 
 // Writes the module's parameters and buffers (but `without`) to a new folder, as load_hf reads them
-// and `transformers` does: model.safetensors, or several files and an index. Where theirs are several,
-// they are equal parts. What the files hold does not depend on the ranks. UsageError: the folder is
-// there already; rows that cannot be divided so; what save refuses.
+// and `transformers` does: model.safetensors, or several files and an index. Where theirs are
+// several, they are equal parts. What the files hold does not depend on the ranks. UsageError: the
+// folder is there already; rows that cannot be divided so; what save refuses.
 void export_hf(torch::nn::Module& module, const std::string& folder, const DeviceMesh& mesh,
                const HfOptions& options = {});
 

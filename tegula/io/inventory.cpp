@@ -53,8 +53,7 @@ std::string line_of(const StateTensor& entry, const World& world) {
   if (is_dtensor(entry.tensor)) {
     place = to_string(spec_of(entry.tensor));
   } else {
-    place = std::string(kPlain) +
-            std::to_string(world.size() == 1 ? 0 : checksum_of(entry.tensor));
+    place = std::string(kPlain) + std::to_string(world.size() == 1 ? 0 : checksum_of(entry.tensor));
   }
   return named.name + kBetween + to_string(TensorMeta(named.shape, named.dtype)) + kBetween + place;
 }
@@ -126,24 +125,25 @@ class Merge {
     const auto shown = [](const std::string& line) {
       const std::vector<std::string> parts = split(line.substr(1), kBetween);
       if (parts.size() < 3) return parts[1];
-      return parts[2].starts_with(kPlain) ? parts[1] + ", plain, checksum " +
-                                                parts[2].substr(kPlain.size())
-                                          : parts[2];
+      return parts[2].starts_with(kPlain)
+                 ? parts[1] + ", plain, checksum " + parts[2].substr(kPlain.size())
+                 : parts[2];
     };
     throw UsageError("ranks have different things under one name of a state")
         .fact("name", in_quotes(name))
         .fact("rank " + std::to_string(one.rank), shown(one.text))
         .fact("rank " + std::to_string(rank), shown(other))
-        .hint("distribute a tensor that differs; add a value of each rank's own by add_per_rank; "
-              "give the parts of a pipeline names of their own");
+        .hint(
+            "distribute a tensor that differs; add a value of each rank's own by add_per_rank; "
+            "give the parts of a pipeline names of their own");
   }
 
   std::map<std::string, Line> lines_;  // by kind and name
 };
 
 void merge_own(const std::vector<std::string>& texts, std::map<std::string, FileValue>& values) {
-  const bool is_same = std::ranges::all_of(
-      texts, [&](const std::string& text) { return text == texts.front(); });
+  const bool is_same =
+      std::ranges::all_of(texts, [&](const std::string& text) { return text == texts.front(); });
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     for (const std::string& line : split(texts[rank], '\n')) {
       const std::vector<std::string> parts = split(line.substr(1), kBetween);

@@ -1,5 +1,5 @@
-// The idea: one rank reads what the checkpoint says of itself, for all; every rank finds out what it
-// needs, and they report together what does not fit. Then each reads its rows.
+// The idea: one rank reads what the checkpoint says of itself, for all; every rank finds out what
+// it needs, and they report together what does not fit. Then each reads its rows.
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"

@@ -1,6 +1,6 @@
-// The idea: an optimizer is tables of fields, by which its state is read and written without knowing
-// it. What belongs to a parameter is kept by the parameter's name, what belongs to a group with the
-// names of its parameters.
+// The idea: an optimizer is tables of fields, by which its state is read and written without
+// knowing it. What belongs to a parameter is kept by the parameter's name, what belongs to a group
+// with the names of its parameters.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/nn/module.h>
@@ -47,25 +47,25 @@ struct Kind {
 
 #define TEGULA_FIELD(Type, field) \
   {#field, [](OptimizerParamState& held) -> auto& { return dynamic_cast<Type&>(held).field(); }}
-#define TEGULA_NUMBER(Type, field)                                                         \
+#define TEGULA_NUMBER(Type, field)                                                               \
   {#field, [](OptimizerOptions& held) { return StateValue(dynamic_cast<Type&>(held).field()); }, \
-   [](OptimizerOptions& held, const StateValue& value) {                                   \
-     dynamic_cast<Type&>(held).field(std::get<double>(value));                             \
+   [](OptimizerOptions& held, const StateValue& value) {                                         \
+     dynamic_cast<Type&>(held).field(std::get<double>(value));                                   \
    }}
-#define TEGULA_SWITCH(Type, field)                                                   \
-  {#field,                                                                           \
-   [](OptimizerOptions& held) {                                                      \
-     return StateValue(std::int64_t{dynamic_cast<Type&>(held).field() ? 1 : 0});     \
-   },                                                                                \
-   [](OptimizerOptions& held, const StateValue& value) {                             \
-     dynamic_cast<Type&>(held).field(std::get<std::int64_t>(value) != 0);            \
+#define TEGULA_SWITCH(Type, field)                                               \
+  {#field,                                                                       \
+   [](OptimizerOptions& held) {                                                  \
+     return StateValue(std::int64_t{dynamic_cast<Type&>(held).field() ? 1 : 0}); \
+   },                                                                            \
+   [](OptimizerOptions& held, const StateValue& value) {                         \
+     dynamic_cast<Type&>(held).field(std::get<std::int64_t>(value) != 0);        \
    }}
-#define TEGULA_BETA(Type, index)                                                      \
-  {"beta" #index,                                                                     \
-   [](OptimizerOptions& held) {                                                       \
-     return StateValue(std::get<(index) - 1>(dynamic_cast<Type&>(held).betas()));     \
-   },                                                                                 \
-   [](OptimizerOptions& held, const StateValue& value) {                              \
+#define TEGULA_BETA(Type, index)                                                         \
+  {"beta" #index,                                                                        \
+   [](OptimizerOptions& held) {                                                          \
+     return StateValue(std::get<(index) - 1>(dynamic_cast<Type&>(held).betas()));        \
+   },                                                                                    \
+   [](OptimizerOptions& held, const StateValue& value) {                                 \
      std::get<(index) - 1>(dynamic_cast<Type&>(held).betas()) = std::get<double>(value); \
    }}
 
@@ -227,8 +227,8 @@ class OptimizerPart final : public StatePart {
     const auto found = present.values.find(joined_name(name_, "kind"));
     if (found == present.values.end()) return true;  // reported as missing
     if (are_same(found->second, std::string(kind.name))) return true;
-    wants.problems.push_back(in_quotes(name_) + " was the state of " +
-                             to_string(found->second) + ", here is " + in_quotes(kind.name));
+    wants.problems.push_back(in_quotes(name_) + " was the state of " + to_string(found->second) +
+                             ", here is " + in_quotes(kind.name));
     return false;
   }
 
@@ -263,11 +263,10 @@ class OptimizerPart final : public StatePart {
     const std::string prefix = joined_name(name_, parameter_name);
     OptimizerParamState* there = state_of(parameter);
     const bool is_saved =
-        std::ranges::any_of(
-            kind.tensors,
-            [&](const auto& field) {
-              return present.tensors.contains(joined_name(prefix, field.name));
-            }) ||
+        std::ranges::any_of(kind.tensors,
+                            [&](const auto& field) {
+                              return present.tensors.contains(joined_name(prefix, field.name));
+                            }) ||
         std::ranges::any_of(kind.counts, [&](const auto& field) {
           return present.values.contains(joined_name(prefix, field.name));
         });
@@ -293,10 +292,9 @@ class OptimizerPart final : public StatePart {
     }
     for (const CountField& field : kind.counts) {
       std::int64_t& count = field.of(*there);
-      wants.values.push_back({joined_name(prefix, field.name), std::int64_t{0},
-                              [&count](const StateValue& value) {
-                                count = std::get<std::int64_t>(value);
-                              }});
+      wants.values.push_back(
+          {joined_name(prefix, field.name), std::int64_t{0},
+           [&count](const StateValue& value) { count = std::get<std::int64_t>(value); }});
     }
   }
 

@@ -12,8 +12,8 @@
 namespace tegula::inner {
 
 // The same tensor, row-major, with dim 0 cut over all axes of its mesh and nothing owed. Axes that
-// cut it already stay, so that a tensor that is cut by rows or replicated is there already. A tensor
-// without dims is replicated.
+// cut it already stay, so that a tensor that is cut by rows or replicated is there already. A
+// tensor without dims is replicated.
 DTensorSpec spec_by_rows(const DTensorSpec& spec);
 
 // The run of rows that a rank reads or writes.
@@ -23,8 +23,8 @@ struct Rows {
   bool is_own = false;      // the tensor's own memory
 };
 
-// What this rank writes of a distributed tensor; none if that is nothing. All ranks of the mesh call
-// it; communicates unless the tensor is by rows or replicated.
+// What this rank writes of a distributed tensor; none if that is nothing. All ranks of the mesh
+// call it; communicates unless the tensor is by rows or replicated.
 std::optional<Rows> rows_of(const at::Tensor& tensor);
 
 // Memory for what this rank reads of a distributed tensor whose elements in the file are of this

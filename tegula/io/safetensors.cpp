@@ -76,9 +76,8 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
         .fact("file", parts_->path)
         .fact("tensor", in_quotes(name));
   }
-  const at::Tensor tensor =
-      at::empty(found.shape,
-                at::TensorOptions(scalar_type_of(*found.dtype->dtype)).device(host_device()));
+  const at::Tensor tensor = at::empty(
+      found.shape, at::TensorOptions(scalar_type_of(*found.dtype->dtype)).device(host_device()));
   if (tensor.nbytes() > 0) {
     parts_->file->read_at(parts_->data_begin + found.begin,
                           {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()});
@@ -93,7 +92,8 @@ void save_safetensors(const std::string& path, const std::map<std::string, at::T
     if (is_dtensor(tensor)) {
       throw UsageError("a distributed tensor is no part of one file")
           .fact("tensor", in_quotes(name))
-          .hint("save(folder, state) writes states of many ranks, full_tensor(x) gives a plain one");
+          .hint(
+              "save(folder, state) writes states of many ranks, full_tensor(x) gives a plain one");
     }
     named.push_back(described({name, tensor}));
   }

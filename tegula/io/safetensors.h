@@ -17,8 +17,8 @@
 
 namespace tegula {
 
-// A file that is open for reading. Its header is read, and checked against every rule of the format,
-// when it is opened; tensors are read when they are asked for, each by its own read.
+// A file that is open for reading. Its header is read, and checked against every rule of the
+// format, when it is opened; tensors are read when they are asked for, each by its own read.
 class SafetensorsFile {
  public:
   // UsageError: a file that cannot be read, or is none; with the reason.

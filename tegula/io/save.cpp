@@ -31,7 +31,8 @@ AsyncSaver::~AsyncSaver() {
   try {
     wait();
   } catch (...) {
-    log_line(LogLevel::Error, "tegula: a checkpoint was not saved: " + sentence_of(std::current_exception()));
+    log_line(LogLevel::Error,
+             "tegula: a checkpoint was not saved: " + sentence_of(std::current_exception()));
   }
 }
 

@@ -56,8 +56,8 @@ std::vector<ManifestFile> checked_files(const Group& group, const FilePlan& plan
     const PlannedFile& planned = plan.files[k];
     if (group.index() == 0) writer.sums(k).add(0, std::as_bytes(std::span(planned.header)));
     std::vector<std::uint32_t> remainders = writer.sums(k).remainders();
-    const at::Tensor mine = at::from_blob(
-        remainders.data(), {static_cast<std::int64_t>(remainders.size())}, at::kInt);
+    const at::Tensor mine =
+        at::from_blob(remainders.data(), {static_cast<std::int64_t>(remainders.size())}, at::kInt);
     group.all_reduce_(mine, ReduceOp::Bxor);
     files.push_back({planned.name, planned.size, checksums(remainders, planned.size, chunk_bytes)});
   }

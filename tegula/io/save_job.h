@@ -15,8 +15,8 @@ namespace tegula::inner {
 
 class CheckpointWriter;
 
-// All ranks make the calls of one in the same order; each may throw on all of them, after which what
-// was begun is gone.
+// All ranks make the calls of one in the same order; each may throw on all of them, after which
+// what was begun is gone.
 class SaveJob {
  public:
   // Finds out what there is to save, and makes the files.
@@ -25,11 +25,11 @@ class SaveJob {
   SaveJob(const SaveJob&) = delete;
   SaveJob& operator=(const SaveJob&) = delete;
 
-  // Writes this rank's rows of all tensors, but for copies of the first ones of up to this many bytes
-  // together, which finish writes. After it the state may change.
+  // Writes this rank's rows of all tensors, but for copies of the first ones of up to this many
+  // bytes together, which finish writes. After it the state may change.
   void take_tensors(std::uint64_t most_copied);
-  // Writes the copies, waits for the disk, and gives the checkpoint its name. Another thread may call
-  // it, on a lane of its own; it does not look at the state.
+  // Writes the copies, waits for the disk, and gives the checkpoint its name. Another thread may
+  // call it, on a lane of its own; it does not look at the state.
   void finish();
 
  private:

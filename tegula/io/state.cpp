@@ -86,7 +86,8 @@ std::shared_ptr<StatePart> part_of_reference(const std::string& name, Value& val
 std::string place_of(const World& world, const DeviceMesh& mesh) {
   const std::optional<Coordinate> at = mesh.coordinate_of(world.rank());
   if (!at || mesh.fiber_count() != 1) {
-    throw UsageError("a value of each rank's own needs a mesh in which every rank has its own place")
+    throw UsageError(
+        "a value of each rank's own needs a mesh in which every rank has its own place")
         .fact("mesh", to_string(mesh))
         .fact("rank", std::to_string(world.rank()));
   }

@@ -56,16 +56,16 @@ class State {
   State& add(const std::string& name, std::int64_t& value);
   State& add(const std::string& name, double& value);
   State& add(const std::string& name, std::string& value);
-  // Asked for when it is saved, told when it is loaded, with a value of the same kind: schedules and
-  // other things with a state of their own.
+  // Asked for when it is saved, told when it is loaded, with a value of the same kind: schedules
+  // and other things with a state of their own.
   State& add(const std::string& name, std::function<StateValue()> get,
              std::function<void(const StateValue&)> set);
   // A value of this rank's own, kept under its place in the mesh: name@dp=0,tp=1. A load on a mesh
   // without that place reports it as missing.
-  State& add_per_rank(const std::string& name, const DeviceMesh& mesh, std::function<StateValue()> get,
-                      std::function<void(const StateValue&)> set);
-  // Where random numbers stand, those of distributed tensors and those of torch's default generator.
-  // If ranks differ in it, it loads with the same number of ranks only.
+  State& add_per_rank(const std::string& name, const DeviceMesh& mesh,
+                      std::function<StateValue()> get, std::function<void(const StateValue&)> set);
+  // Where random numbers stand, those of distributed tensors and those of torch's default
+  // generator. If ranks differ in it, it loads with the same number of ranks only.
   State& add_random(const std::string& name = "random");
 
   const World& world() const { return world_; }

@@ -1,5 +1,5 @@
-// The idea: what the rank needs of many tensors is read at once, so that neighbours in a file come in
-// one read; then the rows of each tensor travel to where its placements want them.
+// The idea: what the rank needs of many tensors is read at once, so that neighbours in a file come
+// in one read; then the rows of each tensor travel to where its placements want them.
 #include "tegula/io/tensor_reader.h"
 
 #include <ATen/ATen.h>

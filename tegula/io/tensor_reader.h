@@ -34,9 +34,9 @@ struct SourcedTensor {
   std::vector<FilePiece> pieces;  // all of the tensor
 };
 
-// Fills the tensors this rank has. All members call it, those of a distributed tensor's mesh with the
-// tensor, in one order. UsageError on all of them if one cannot read, or finds a damaged chunk; the
-// tensors may have changed then.
+// Fills the tensors this rank has. All members call it, those of a distributed tensor's mesh with
+// the tensor, in one order. UsageError on all of them if one cannot read, or finds a damaged chunk;
+// the tensors may have changed then.
 void read_tensors(const Group& group, FileLayer& files, const std::vector<SourceFile>& sources,
                   const std::vector<SourcedTensor>& tensors);
 

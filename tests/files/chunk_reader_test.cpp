@@ -59,8 +59,8 @@ TEST(ChunkReader, FillsWhateverIsWantedAndReadsNoChunkTwice) {
     }
     read_wanted(fixture.chunked, wanted);
     for (const Wanted& one : wanted) {
-      EXPECT_TRUE(std::equal(one.to.begin(), one.to.end(), fixture.file.bytes.begin() +
-                                                               static_cast<long>(one.begin)));
+      EXPECT_TRUE(std::equal(one.to.begin(), one.to.end(),
+                             fixture.file.bytes.begin() + static_cast<long>(one.begin)));
     }
     EXPECT_LE(fixture.file.read_bytes, fixture.file.bytes.size());
   }
@@ -70,7 +70,8 @@ TEST(ChunkReader, ReadsNeighboursTogether) {
   Fixture fixture(1000 * 64, 64);
   std::vector<std::byte> memory(1000 * 8);
   std::vector<Wanted> wanted;
-  for (std::size_t k = 0; k < 1000; ++k) wanted.push_back({k * 64, std::span(memory).subspan(k * 8, 8)});
+  for (std::size_t k = 0; k < 1000; ++k)
+    wanted.push_back({k * 64, std::span(memory).subspan(k * 8, 8)});
   read_wanted(fixture.chunked, wanted);
   EXPECT_EQ(fixture.file.reads, 1);
 }

@@ -71,9 +71,9 @@ TEST(SafetensorsHeader, OfElementsSmallerThanAByteFillsWholeBytes) {
 }
 
 TEST(SafetensorsHeader, WithAnUnknownKeyOfATensorIsRead) {
-  EXPECT_EQ(reason(R"({"x":{"note":{"shape":[[7]]},"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
-                   1),
-            "");
+  EXPECT_EQ(
+      reason(R"({"x":{"note":{"shape":[[7]]},"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1),
+      "");
 }
 
 TEST(SafetensorsHeader, ThatIsLongerThanAllowedOrThanItsFileIsRefused) {

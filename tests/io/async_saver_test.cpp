@@ -34,7 +34,8 @@ struct Numbers {
 };
 
 TEST(AsyncSaver, SavesWhatWasThereWhenItBegan) {
-  for (const std::uint64_t most_copied : {std::uint64_t{1} << 30, std::uint64_t{130}, std::uint64_t{0}}) {
+  for (const std::uint64_t most_copied :
+       {std::uint64_t{1} << 30, std::uint64_t{130}, std::uint64_t{0}}) {
     const auto files = std::make_shared<MemoryFiles>();
     run_impatient(2, [&](World& world) {
       Numbers numbers(world, 1);

@@ -40,9 +40,9 @@ struct Things {
   std::string difference_to(const Things& other) const {
     return difference(full_tensor(a), full_tensor(other.a), 0) +
            difference(full_tensor(b), full_tensor(other.b), 0) +
-           difference(full_tensor(c), full_tensor(other.c), 0) +
-           difference(plain, other.plain, 0) + (step == other.step ? "" : "step ") +
-           (rate == other.rate ? "" : "rate ") + (note == other.note ? "" : "note ");
+           difference(full_tensor(c), full_tensor(other.c), 0) + difference(plain, other.plain, 0) +
+           (step == other.step ? "" : "step ") + (rate == other.rate ? "" : "rate ") +
+           (note == other.note ? "" : "note ");
   }
   at::Tensor a, b, c, plain;
   std::int64_t step;
@@ -115,7 +115,8 @@ TEST(Checkpoint, HasTheReductionsThatTensorsOweDone) {
     load("run", other.add("x", x), {.files = files});
     EXPECT_EQ(difference(full_tensor(x), at::full({3, 2}, 3.0, at::kDouble), 0), "");
     State third(world);
-    const std::string error = error_of([&] { load("run", third.add("x", owed), {.files = files}); });
+    const std::string error =
+        error_of([&] { load("run", third.add("x", owed), {.files = files}); });
     EXPECT_TRUE(contains(error, "partial x (f64[3, 2] on (tp=2) as [P(sum)])")) << error;
   });
 }
@@ -157,7 +158,8 @@ TEST(Checkpoint, KeepsAValueOfEachRankUnderItsPlaceInTheMesh) {
     load("run", state, {.files = files});
     EXPECT_EQ(position, 100 + world.rank());
   });
-  const inner::Contents contents = inner::parse_contents(inner::contents_bytes(*files, "run/step-0"));
+  const inner::Contents contents =
+      inner::parse_contents(inner::contents_bytes(*files, "run/step-0"));
   EXPECT_EQ(std::get<std::int64_t>(contents.manifest.values.at("position@dp=1,tp=0")), 102);
 }
 
@@ -221,7 +223,8 @@ TEST(Checkpoint, IsLoadedInPartUnderOtherNamesAndTypesOnRequest) {
     at::Tensor c = at::ones({3});
     State state(world);
     state.add("new.b", b).add("c", c);
-    LoadOptions options{.only = {"new.**"}, .renames = {{"b", "new.b"}}, .cast = true, .files = files};
+    LoadOptions options{
+        .only = {"new.**"}, .renames = {{"b", "new.b"}}, .cast = true, .files = files};
     load("run", state, options);
     EXPECT_EQ(difference(full_tensor(b), numbers({4, 7}, 2).to(at::kFloat), 0), "");
     EXPECT_EQ(difference(c, at::ones({3}), 0), "");
@@ -255,16 +258,16 @@ TEST(Checkpoint, OfWhatFilesCannotHoldIsRefused) {
   run_impatient(2, [](World& world) {
     const auto refusal = [&](const at::Tensor& tensor) {
       State state(world);
-      return error_of([&] {
-        save("run", state.add("x", tensor), {.files = std::make_shared<MemoryFiles>()});
-      });
+      return error_of(
+          [&] { save("run", state.add("x", tensor), {.files = std::make_shared<MemoryFiles>()}); });
     };
     EXPECT_TRUE(contains(refusal(at::zeros({2}, at::kComplexDouble)), "no element type c128"));
     EXPECT_TRUE(contains(refusal(at::zeros({2}, at::kFloat).to_sparse()), "is      sparse"));
     EXPECT_TRUE(contains(refusal(at::zeros({2}, at::kMeta)), "on the meta device"));
     State twice(world);
     twice.add("x", at::ones({1})).add("x", at::ones({1}));
-    EXPECT_TRUE(contains(error_of([&] { save("run", twice); }), "two things of a state have one name"));
+    EXPECT_TRUE(
+        contains(error_of([&] { save("run", twice); }), "two things of a state have one name"));
   });
 }
 
@@ -350,8 +353,8 @@ TEST(Checkpoint, ThatIsNotThereIsRefused) {
                          "there is no whole checkpoint in this folder"));
     EXPECT_TRUE(contains(error_of([&] { load("no such folder", state, {.step = 3}); }),
                          "cannot open a file: No such file or directory"));
-    EXPECT_TRUE(contains(error_of([&] { save("run", state, {.step = -1}); }),
-                         "a checkpoint needs a step"));
+    EXPECT_TRUE(
+        contains(error_of([&] { save("run", state, {.step = -1}); }), "a checkpoint needs a step"));
     EXPECT_TRUE(contains(error_of([&] { save("/dev/null/run", state); }), "Not a directory"));
   });
 }

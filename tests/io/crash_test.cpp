@@ -1,6 +1,6 @@
-// A loss of power at any point of a save: the folder that it leaves loads as the old checkpoint or as
-// the new one. What the disk has of writes, names and removals that were not synced yet is anybody's
-// guess; the test guesses in five ways for every prefix of a save's operations.
+// A loss of power at any point of a save: the folder that it leaves loads as the old checkpoint or
+// as the new one. What the disk has of writes, names and removals that were not synced yet is
+// anybody's guess; the test guesses in five ways for every prefix of a save's operations.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -57,8 +57,8 @@ void lay_out(const Log& log, std::size_t end, Guess guess, Random& random, Memor
       if (!is_certain && guess == Guess::SomeNames && random.one_in(2)) continue;
     } else if (!is_certain) {
       if (guess != Guess::TornWrites && guess != Guess::SomeNames) continue;
-      one.bytes.resize(static_cast<std::size_t>(
-          random.between(0, static_cast<std::int64_t>(one.bytes.size()))));
+      one.bytes.resize(
+          static_cast<std::size_t>(random.between(0, static_cast<std::int64_t>(one.bytes.size()))));
     }
     // what is in a folder whose name was lost is lost with it
     const bool has_place = one.kind != Kind::Create || disk.exists(folder_of(one.path));

@@ -31,7 +31,8 @@ struct Model : torch::nn::Module {
     head = register_parameter("head", at::zeros({5, 4}, options));
     embed = register_parameter("embed", head);
     for (int k = 0; k < 2; ++k) {
-      layers.push_back(register_module("layers" + std::to_string(k), std::make_shared<Layer>(options)));
+      layers.push_back(
+          register_module("layers" + std::to_string(k), std::make_shared<Layer>(options)));
     }
     cache = register_buffer("cache", at::zeros({3}, options));
   }
@@ -57,9 +58,9 @@ std::map<std::string, at::Tensor> layer_weights(int layer) {
   const auto weight = [&](at::IntArrayRef shape, std::uint64_t k) {
     return numbers(shape, seed + k).to(at::kBFloat16);
   };
-  return {{prefix + "q.weight", weight({4, 4}, 1)},     {prefix + "k.weight", weight({2, 4}, 2)},
-          {prefix + "v.weight", weight({2, 4}, 3)},     {prefix + "gate_up.weight", weight({12, 4}, 4)},
-          {prefix + "norm.weight", weight({4}, 5)},     {prefix + "inv_freq", weight({2}, 6)}};
+  return {{prefix + "q.weight", weight({4, 4}, 1)}, {prefix + "k.weight", weight({2, 4}, 2)},
+          {prefix + "v.weight", weight({2, 4}, 3)}, {prefix + "gate_up.weight", weight({12, 4}, 4)},
+          {prefix + "norm.weight", weight({4}, 5)}, {prefix + "inv_freq", weight({2}, 6)}};
 }
 
 at::Tensor embedding() { return numbers({5, 4}, 99).to(at::kBFloat16); }
@@ -160,16 +161,19 @@ TEST(HuggingFace, WeightsThatDoNotFitAreReportedTogether) {
     const DeviceMesh mesh = world.mesh({{"tp", 2}});
     Model model;
     distribute_module(model, mesh, kPlaced, kSameOnAllRanks);
-    EXPECT_EQ(error_of([&] { load_hf(model, scratch.path, mesh, names()); }),
-              "tegula: the weights of a folder do not fit the module\n"
-              "  folder  " + scratch.path + "\n"
-              "  missing head, layers1.gate, layers1.norm, layers1.qkv, layers1.up\n"
-              "  extra   model.other\n"
-              "  wrong   layers0.gate (i8[12, 4] in the files, f32[6, 4] here), quantized, "
-              "layers0.norm (f32[3] in the files, f32[4] here), another shape, "
-              "layers0.up (i8[12, 4] in the files, f32[6, 4] here), quantized\n"
-              "  hint    names says what weights are called in the files; without and ignored pass "
-              "over some");
+    EXPECT_EQ(
+        error_of([&] { load_hf(model, scratch.path, mesh, names()); }),
+        "tegula: the weights of a folder do not fit the module\n"
+        "  folder  " +
+            scratch.path +
+            "\n"
+            "  missing head, layers1.gate, layers1.norm, layers1.qkv, layers1.up\n"
+            "  extra   model.other\n"
+            "  wrong   layers0.gate (i8[12, 4] in the files, f32[6, 4] here), quantized, "
+            "layers0.norm (f32[3] in the files, f32[4] here), another shape, "
+            "layers0.up (i8[12, 4] in the files, f32[6, 4] here), quantized\n"
+            "  hint    names says what weights are called in the files; without and ignored pass "
+            "over some");
     EXPECT_EQ(full_tensor(model.layers[0]->qkv).abs().max().item<float>(), 0);
   });
 }

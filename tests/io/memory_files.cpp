@@ -117,7 +117,8 @@ void MemoryFiles::apply(const FileOperation& operation) {
       file().resize(std::max<std::size_t>(file().size(), operation.offset));
       break;
     case Kind::Write:
-      file().resize(std::max<std::size_t>(file().size(), operation.offset + operation.bytes.size()));
+      file().resize(
+          std::max<std::size_t>(file().size(), operation.offset + operation.bytes.size()));
       std::memcpy(file().data() + operation.offset, operation.bytes.data(), operation.bytes.size());
       break;
     case Kind::Rename: {

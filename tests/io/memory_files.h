@@ -18,10 +18,10 @@ struct FileOperation {
   enum class Kind { MakeFolder, Create, Allocate, Write, Sync, SyncFolder, Rename, Remove, Read };
   Kind kind = Kind::Write;
   std::string path;
-  std::string to = {};           // of a rename
-  std::uint64_t offset = 0;      // or size, of an allocation
+  std::string to = {};       // of a rename
+  std::uint64_t offset = 0;  // or size, of an allocation
   std::vector<std::byte> bytes = {};
-  int handle = 0;                // of a file that is open
+  int handle = 0;  // of a file that is open
 };
 
 class MemoryFiles final : public inner::FileLayer {

@@ -140,8 +140,9 @@ TEST(OptimizerState, OfOtherGroupsIsMatchedByTheParametersNames) {
 
     Training finer(world, mesh, adam_in_groups(0.001, 1));  // of four parameters: 1 and 3
     const std::string error = error_of([&] { load("run", finer.state, {.files = files}); });
-    EXPECT_TRUE(contains(error, "parameters of one group of \"optimizer\" had different lr: 0.25 "
-                                "and, of \"down.weight\", 0.5"))
+    EXPECT_TRUE(contains(error,
+                         "parameters of one group of \"optimizer\" had different lr: 0.25 "
+                         "and, of \"down.weight\", 0.5"))
         << error;
 
     Training same(world, mesh, adam_in_groups(0.001, 2));
@@ -181,8 +182,9 @@ TEST(OptimizerState, IsLeftAloneWhereTheModelAloneIsAskedFor) {
     load("run", fresh.state, {.only = {"model.**"}, .files = files});
     EXPECT_TRUE(fresh.optimizer->state().empty());
     EXPECT_EQ(fresh.step, 0);
-    EXPECT_EQ(difference(full_tensor(fresh.model.up->weight), full_tensor(saved.model.up->weight), 0),
-              "");
+    EXPECT_EQ(
+        difference(full_tensor(fresh.model.up->weight), full_tensor(saved.model.up->weight), 0),
+        "");
   });
 }
 

@@ -93,13 +93,13 @@ TEST_P(RandomStates, AreTheSameOnAnyMesh) {
     const DeviceMesh mesh = world.mesh(axes_of(from));
     State state(world);
     for (const RandomTensor& one : random_tensors(random)) {
-      const RandomPlace place = some_place(random, mesh, one.plain.sizes(),
-                                           one.may_owe ? Owed::Allowed : Owed::Never);
+      const RandomPlace place =
+          some_place(random, mesh, one.plain.sizes(), one.may_owe ? Owed::Allowed : Owed::Never);
       const bool stays_plain = random.one_in(8);
-      const at::Tensor tensor =
-          stays_plain ? one.plain.clone()
-                      : distribute_tensor(one.plain.clone(), mesh, place.placements,
-                                          {std::nullopt, place.order});
+      const at::Tensor tensor = stays_plain
+                                    ? one.plain.clone()
+                                    : distribute_tensor(one.plain.clone(), mesh, place.placements,
+                                                        {std::nullopt, place.order});
       state.add(one.name, tensor);
       const at::Tensor whole = stays_plain ? tensor : full_tensor(tensor);
       if (world.rank() != 0) continue;
@@ -128,8 +128,8 @@ TEST_P(RandomStates, AreTheSameOnAnyMesh) {
     for (const auto& [name, tensor] : loaded) {
       const std::string bytes = bytes_of(is_dtensor(tensor) ? full_tensor(tensor) : tensor);
       EXPECT_TRUE(bytes == truth.at(name))
-          << from << " to " << to << ", " << name << "\n" << specs << " loaded as "
-          << (is_dtensor(tensor) ? to_string(spec_of(tensor)) : "plain");
+          << from << " to " << to << ", " << name << "\n"
+          << specs << " loaded as " << (is_dtensor(tensor) ? to_string(spec_of(tensor)) : "plain");
     }
     SaveOptions saving_again = saving;
     saving_again.files = again;

@@ -1,7 +1,8 @@
 // Files beside Python's safetensors, which tests/python/files_test.py calls.
 //
 //   files copy IN OUT      reads every tensor of IN and writes it to OUT
-//   files save FOLDER      a checkpoint of tensors that are placed in many ways; by any number of ranks
+//   files save FOLDER      a checkpoint of tensors that are placed in many ways; by any number of
+//   ranks
 #include <ATen/ATen.h>
 
 #include <iostream>
@@ -33,7 +34,8 @@ int save_many(const std::string& folder) {
   const auto numbers = [](at::IntArrayRef shape, at::ScalarType type) {
     return at::arange(c10::multiply_integers(shape)).reshape(shape).to(type);
   };
-  for (const Placement& placement : {Placement(Replicate()), Placement(Shard(0)), Placement(Shard(1))}) {
+  for (const Placement& placement :
+       {Placement(Replicate()), Placement(Shard(0)), Placement(Shard(1))}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kLong, at::kByte, at::kBool}) {
       state.add(to_string(placement) + "." + at::toString(type),
                 distribute_tensor(numbers({5, 7}, type), mesh, {placement}, kSameOnAllRanks));
