@@ -3,6 +3,9 @@
 // At the end one rank trains the plain model alone: the losses must be the same.
 //
 //   tegula run -n 4 gpt README.md ARCHITECTURE.md
+//
+// With --save it leaves a checkpoint in a folder now and then; --resume goes on from the newest,
+// also on another number of ranks, and ends with the losses of a run that was never interrupted.
 #include <tegula/base/table.h>
 #include <tegula/base/text.h>
 #include <tegula/tegula.h>
@@ -14,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <sstream>
 
 #include "gpt_model.h"
 #include "gpt_text.h"
@@ -29,6 +33,9 @@ struct Options {
   std::int64_t steps = 1500, batch = 16, checked = 100, sample = 300;
   double rate = 2e-3, tolerance = 1e-4;
   std::uint64_t seed = 1;
+  std::string folder;  // of checkpoints; empty: none
+  std::int64_t every = 100, stop = 0;
+  bool resume = false;
 };
 
 // Column parallel: the rows of (out, in) are cut. Row parallel: the columns are, and the bias is
@@ -57,6 +64,21 @@ class Training {
     loss.backward();
     optimizer_.step();
     return loss.item<double>();
+  }
+
+  // All that the next steps depend on.
+  void add_to(State& state) {
+    state.add("model", *model_).add("optimizer", optimizer_, *model_);
+    state.add(
+        "batches",
+        [this] {
+          std::ostringstream text;
+          text << random_;
+          return text.str();
+        },
+        [this](const StateValue& value) {
+          std::istringstream(std::get<std::string>(value)) >> random_;
+        });
   }
 
  private:
@@ -186,13 +208,30 @@ bool run(Options options) {
   if (speaks) print_parameters(mesh, *model);
 
   Training training(options, text, model);
-  const Progress progress(options, world);
-  std::vector<double> losses;
-  for (std::int64_t step = 1; step <= options.steps; ++step) {
-    losses.push_back(
-        training.step([&](const at::Tensor& batch) { return shard_batch(batch, mesh); }));
-    if (speaks) progress.show(step, losses.back());
+  std::vector<double> losses(static_cast<std::size_t>(options.steps));
+  std::int64_t done = 0;
+  State state(world);
+  training.add_to(state);
+  state.add("losses", at::from_blob(losses.data(), {options.steps}, at::kDouble));
+  state.add("step", done);
+  if (options.resume && latest(options.folder)) {
+    load(options.folder, state);
+    if (speaks) std::cout << "goes on after step " << done << "\n\n";
   }
+  AsyncSaver saver;
+  const Progress progress(options, world);
+  while (done < options.steps) {
+    const double loss =
+        training.step([&](const at::Tensor& batch) { return shard_batch(batch, mesh); });
+    losses[static_cast<std::size_t>(done++)] = loss;
+    if (speaks) progress.show(done, loss);
+    const bool is_due = done % options.every == 0 || done == options.steps;
+    if (!options.folder.empty() && is_due) {
+      saver.save(options.folder, state, {.step = done, .keep = 2});
+    }
+    if (done == options.stop) return true;
+  }
+  saver.wait();
   manual_seed(world, options.seed);
   const std::string sample = generate(*model, text, mesh, text.beginning(8), options.sample);
   if (speaks) std::cout << "\nWhat it writes now:\n\n" << sample << '\n';
@@ -218,6 +257,11 @@ int main(int argc, char** argv) {
   number("--layers", options.shape.layers, "Blocks");
   number("--check", options.checked, "Steps to repeat on one rank");
   number("--sample", options.sample, "Characters to write at the end");
+  number("--every", options.every, "Steps from one checkpoint to the next");
+  number("--stop", options.stop, "Leave after this step, as if interrupted");
+  CLI::Option* folder = app.add_option("--save", options.folder, "A folder for checkpoints");
+  app.add_flag("--resume", options.resume, "Go on from the newest of them, if there is one")
+      ->needs(folder);
   app.add_option("--rate", options.rate, "Learning rate")->capture_default_str();
   app.add_option("--seed", options.seed, "Of weights, data and sample")->capture_default_str();
   try {

@@ -32,6 +32,9 @@
 //   parallel/autocast.h    forward passes in halves
 //   parallel/grad_scaler.h  loss scaling whose verdict all ranks share
 //   parallel/token_sampler.h  batches from a file of tokens (token_file.h, sampler.h)
+//   io/checkpoint.h        states of programs in folders that any number of ranks reads
+//   io/safetensors.h       files of plain tensors
+//   io/hugging_face.h      weights of Hugging Face models, straight into tiles
 //   dispatch/calibrate.h   the cost model of this machine, measured
 //   gradient/gradients.h   when reductions that gradients owe are done
 //   payload/guards.h       scoped switches
@@ -52,6 +55,9 @@
 #include "tegula/core.h"
 #include "tegula/dispatch/calibrate.h"
 #include "tegula/gradient/gradients.h"
+#include "tegula/io/checkpoint.h"
+#include "tegula/io/hugging_face.h"
+#include "tegula/io/safetensors.h"
 #include "tegula/parallel/autocast.h"
 #include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/clip_grad.h"

@@ -13,6 +13,7 @@
 #include "tegula/spec/shard_order.h"
 #include "tegula/spec/tensor_meta.h"
 #include "tests/placement/random.h"
+#include "tests/tensor/random_place.h"
 
 namespace tegula::test {
 
@@ -54,15 +55,6 @@ struct Pool {
  private:
   at::Tensor random_numbers(const Shape& shape);
 };
-
-// Placements that fit the shape: replicated, cut evenly or raggedly, one dim by several axes in any
-// order, and reductions that are owed: sums mostly, averages, products, maxima, minima.
-struct RandomPlace {
-  Placements placements;
-  ShardOrder order;
-};
-enum class Owed { Allowed, Never };
-RandomPlace random_place(Random& random, const DeviceMesh& mesh, at::IntArrayRef shape, Owed owed);
 
 // What autograd keeps of a step for the backward pass.
 enum class Saves { Nothing, Others, Everything };

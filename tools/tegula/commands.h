@@ -49,6 +49,15 @@ int run_coverage(const RulesCall& call);
 // Names are of calls or of families of them.
 int run_compare(const RulesCall& call);
 
+// Paths of safetensors files, checkpoints, or folders of checkpoints, of which the newest counts.
+struct InspectCall {
+  std::vector<std::string> paths;  // one, or two that are compared
+  bool verify = false;
+  bool diff = false;
+};
+// Exit code 1 if two that are compared differ.
+int inspect(const InspectCall& call, std::ostream& out);
+
 struct BenchCall {
   std::vector<std::string> arguments;
 };

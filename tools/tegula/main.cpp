@@ -81,6 +81,15 @@ int run_command(int argc, char** argv) {
                    "What --coverage --json wrote: the operators that gather are listed")
       ->needs(compare);
 
+  tegula::cli::InspectCall inspect;
+  CLI::App* inspect_command = app.add_subcommand(
+      "inspect", "Show the tensors of a safetensors file, a checkpoint or a folder of checkpoints");
+  inspect_command->add_option("paths", inspect.paths, "e.g. model.safetensors or run/step-100")
+      ->required();
+  inspect_command->add_flag("--verify", inspect.verify,
+                            "Read everything, compare checksums, and show each tensor's");
+  inspect_command->add_flag("--diff", inspect.diff, "Compare two: tensors and values that differ");
+
   tegula::cli::RunOptions run;
   CLI::App* run_command = app.add_subcommand("run", "Run a program as the ranks of a job");
   run_command->add_option("-n,--ranks", run.ranks, "Ranks on this host")->capture_default_str();
@@ -122,6 +131,7 @@ int run_command(int argc, char** argv) {
   if (rules_command->parsed() && rules.coverage) return tegula::cli::run_coverage(rules);
   if (rules_command->parsed() && rules.compare) return tegula::cli::run_compare(rules);
   if (rules_command->parsed()) return tegula::cli::show_rules(rules, std::cout);
+  if (inspect_command->parsed()) return tegula::cli::inspect(inspect, std::cout);
   if (run_command->parsed()) {
     run.command = run_command->remaining();
     return tegula::cli::run(run);

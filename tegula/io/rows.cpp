@@ -1,0 +1,117 @@
+// The idea: files hold whole tensors in row-major order. Redistributing to rows makes each rank's
+// share one run of bytes, whatever the tensor was cut by; each byte then crosses the disk once, in
+// large pieces, and what has to travel between ranks does so at the speed of memory.
+#include "tegula/io/rows.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "tegula/bridge/torch_types.h"
+#include "tegula/spec/slices.h"
+#include "tegula/tensor/dtensor.h"
+
+namespace tegula::inner {
+namespace {
+
+// The axes that cut dim 0 into one run for each rank, in their order; none if one cuts in blocks.
+std::vector<std::size_t> axes_by_rows(const DTensorSpec& spec) {
+  for (const ShardOrderEntry& entry : spec.shard_order()) {
+    if (entry.dim != 0) continue;
+    const bool in_runs = std::ranges::all_of(entry.axes, [&](std::size_t axis) {
+      return as_shard(spec.placements()[axis])->cut().blocks().empty();
+    });
+    if (in_runs) return entry.axes;
+  }
+  return {};
+}
+
+bool is_by_rows(const at::Tensor& tensor) {
+  const DTensorSpec is = spec_of(tensor), rows = spec_by_rows(is);
+  return is.placements() == rows.placements() && is.shard_order() == rows.shard_order();
+}
+
+at::Tensor moved(const at::Tensor& tensor, const DTensorSpec& to) {
+  return redistribute(tensor, to.placements(), {.order = to.shard_order()});
+}
+
+// Of a row-major tile's first byte; none if another rank has the same tile, which counts.
+std::optional<std::int64_t> offset_at(const DTensorSpec& rows, const Coordinate& at) {
+  if (rows.ndim() == 0) {
+    const bool is_first = std::ranges::all_of(at, [](std::int64_t place) { return place == 0; });
+    return is_first ? std::optional<std::int64_t>(0) : std::nullopt;
+  }
+  std::int64_t bytes = size_of(rows.meta().dtype());
+  for (std::int64_t dim = 1; dim < rows.ndim(); ++dim) {
+    bytes *= rows.shape()[static_cast<std::size_t>(dim)];
+  }
+  return slice_at(rows, at)[0].front().begin * bytes;
+}
+
+}  // namespace
+
+DTensorSpec spec_by_rows(const DTensorSpec& spec) {
+  const DeviceMesh& mesh = spec.mesh();
+  const TensorMeta meta(spec.shape(), spec.meta().dtype());
+  if (spec.ndim() == 0) return {mesh, Placements(mesh.ndim(), Replicate()), meta};
+  Placements placements(mesh.ndim(), Shard(0));
+  ShardOrderEntry entry{0, axes_by_rows(spec)};
+  for (const std::size_t axis : entry.axes) placements[axis] = spec.placements()[axis];
+  for (std::size_t axis = 0; axis < mesh.ndim(); ++axis) {
+    if (std::ranges::find(entry.axes, axis) == entry.axes.end()) entry.axes.push_back(axis);
+  }
+  return {mesh, placements, {entry}, meta};
+}
+
+std::optional<Rows> rows_of(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  const World world = world_of(tensor);
+  const DeviceMesh mesh = mesh_of(tensor);
+  const std::optional<Coordinate> at = mesh.coordinate_of(world.rank());
+  if (!at || mesh.fiber_of(world.rank()) != 0) return std::nullopt;
+  const DTensorSpec rows = spec_by_rows(spec_of(tensor));
+  const at::Tensor local = to_local(moved(tensor.detach(), rows));
+  const std::optional<std::int64_t> offset = offset_at(rows, *at);
+  if (!offset) return std::nullopt;
+  return Rows{local.resolve_conj().resolve_neg().to(host_device()).contiguous(), *offset};
+}
+
+std::optional<Rows> rows_for(const at::Tensor& tensor, at::ScalarType type) {
+  const at::NoGradGuard no_grad;
+  const std::optional<Coordinate> at = mesh_of(tensor).coordinate_of(world_of(tensor).rank());
+  if (!at) return std::nullopt;
+  const DTensorSpec is = spec_of(tensor);
+  const DTensorSpec rows = spec_by_rows(is).with_meta(TensorMeta(is.shape(), dtype_of(type)));
+  const std::int64_t offset = is.ndim() == 0 ? 0 : *offset_at(rows, *at);
+  if (is_by_rows(tensor) && tensor.scalar_type() == type) {
+    at::Tensor local = to_local(tensor.detach());
+    if (local.is_contiguous() && !local.is_conj() && !local.is_neg() &&
+        local.device() == host_device()) {
+      return Rows{local, offset, true};
+    }
+  }
+  return Rows{at::empty(local_shape(rows, *at), at::TensorOptions(type).device(host_device())),
+              offset};
+}
+
+void take_rows(const at::Tensor& tensor, const Rows& rows) {
+  const at::NoGradGuard no_grad;
+  const DTensorSpec is = spec_of(tensor);
+  if (rows.is_own) {
+    rows.local.unsafeGetTensorImpl()->bump_version();
+    return;
+  }
+  const DTensorSpec by_rows =
+      spec_by_rows(is).with_meta(TensorMeta(is.shape(), dtype_of(rows.local.scalar_type())));
+  const DeviceMesh mesh = mesh_of(tensor);
+  FromLocalOptions options;
+  options.shape = is.shape();
+  options.order = by_rows.shard_order();
+  options.check = false;
+  const at::Tensor whole =
+      from_local(rows.local.to(device_of(mesh)), mesh, by_rows.placements(), options);
+  tensor.detach().copy_(redistribute(whole, is.placements(), {.order = is.shard_order()}));
+}
+
+}  // namespace tegula::inner
