@@ -3,16 +3,15 @@
 #include "tegula/parallel/replicate.h"
 
 #include <ATen/ATen.h>
-#include <torch/nn/module.h>
 
-#include <map>
+#include <set>
 #include <string_view>
 
 #include "tegula/base/error.h"
 #include "tegula/base/hash.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/comm_log.h"
-#include "tegula/parallel/parallelize_module.h"
+#include "tegula/parallel/members.h"
 #include "tegula/payload/payload.h"
 
 namespace tegula {
@@ -20,25 +19,6 @@ namespace tegula {
 using namespace inner;
 
 namespace {
-
-struct Named {
-  std::string name;
-  at::Tensor tensor;
-};
-
-// Parameters and buffers; a tied one once, by its first name.
-std::vector<Named> members_of(const torch::nn::Module& module) {
-  std::vector<Named> members;
-  std::map<c10::TensorImpl*, bool> seen;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    if (tensor.defined() && seen.emplace(tensor.unsafeGetTensorImpl(), true).second) {
-      members.push_back({name, tensor});
-    }
-  };
-  for (const auto& item : module.named_parameters()) add(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) add(item.key(), item.value());
-  return members;
-}
 
 std::int64_t hash_of(const at::Tensor& tensor) {
   const at::Tensor dense = tensor.detach().contiguous();
@@ -55,10 +35,12 @@ Group group_of(const DeviceMesh& root) {
 }
 
 // What is plain will count as the same on all ranks.
-void check_alike(const std::vector<Named>& members, const DeviceMesh& root) {
-  std::vector<Named> plain;
+void check_alike(const std::vector<StandingMember>& members, const DeviceMesh& root) {
+  std::vector<StandingMember> plain;  // a tied one once, by its first name
   std::vector<std::int64_t> hashes;
-  for (const Named& member : members) {
+  std::set<c10::TensorImpl*> seen;
+  for (const StandingMember& member : members) {
+    if (!seen.insert(member.tensor.unsafeGetTensorImpl()).second) continue;
     if (is_dtensor(member.tensor) || member.tensor.is_meta()) continue;
     plain.push_back(member);
     hashes.push_back(hash_of(member.tensor));
@@ -81,7 +63,7 @@ void check_alike(const std::vector<Named>& members, const DeviceMesh& root) {
     if (others.numel() == 0) continue;
     const auto other = static_cast<std::size_t>(others[0].item<std::int64_t>());
     throw UsageError("a parameter or buffer differs between ranks")
-        .fact("tensor", in_quotes(plain[k].name))
+        .fact("tensor", in_quotes(plain[k].full_name()))
         .fact("ranks",
               std::to_string(group.ranks()[0]) + " and " + std::to_string(group.ranks()[other]))
         .hint(
@@ -105,13 +87,20 @@ GradientPolicy with_axis(const at::Tensor& leaf, const std::string& axis,
 
 }  // namespace
 
-void replicate(torch::nn::Module& module, const DeviceMesh& mesh, const ReplicateOptions& options) {
-  check_alike(members_of(module), mesh.root());
-  parallelize_module(module, mesh, {}, kSameOnAllRanks);
-  for (const at::Tensor& parameter : module.parameters()) {
-    const std::string& axis = mesh.axes()[0].name;
-    set_gradient_policy(parameter, with_axis(parameter, axis, options.reduction), PolicyOf::Module);
+void inner::replicate_members(const std::vector<StandingMember>& members, const DeviceMesh& mesh,
+                              const ReplicateOptions& options) {
+  check_alike(members, mesh.root());
+  parallelize_members(members, mesh, {}, kSameOnAllRanks);
+  const std::string& axis = mesh.axes()[0].name;
+  for (const StandingMember& member : members) {
+    if (member.kind == MemberKind::Buffer) continue;
+    set_gradient_policy(member.tensor, with_axis(member.tensor, axis, options.reduction),
+                        PolicyOf::Module);
   }
+}
+
+void replicate(torch::nn::Module& module, const DeviceMesh& mesh, const ReplicateOptions& options) {
+  replicate_members(members_in(module), mesh, options);
 }
 
 GradientPolicy no_sync(const DeviceMesh& mesh) {
