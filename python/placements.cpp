@@ -59,7 +59,7 @@ void bind_placements(py::module_& module) {
                           "or into shards of the given sizes. blocks: the dim is that many parts "
                           "side by side, and each is cut.");
   shard
-      .def(py::init(shard_of), py::arg("dim"), py::arg("sizes") = py::none(),
+      .def(py::init(&shard_of), py::arg("dim"), py::arg("sizes") = py::none(),
            py::arg("blocks") = py::none())
       .def_property_readonly("dim", &Shard::dim);
   bind_as_value(shard);

@@ -13,6 +13,7 @@ says of activations (gathering, splitting, reducing) needs no saying here.
 """
 
 import copy
+import fnmatch
 import functools
 
 import torch
@@ -108,17 +109,27 @@ def _as_styles(plan):
     return [(pattern, known[style] if isinstance(style, str) else style) for pattern, style in ordered]
 
 
-def _matches(pattern, names):
-    """Whether a pattern stands for a module or parameter; tegula.parallelize_module would refuse one that does not."""
-    parts = pattern.split(".")
-    return any(len(name) >= len(parts) and all(part in ("*", own) for part, own in zip(parts, name)) for name in names)
+def _stands_for(pattern, name):
+    """Whether a pattern names the parameter or a module that it is in."""
+    parts, own = pattern.split("."), name.split(".")
+    return len(own) >= len(parts) and all(map(fnmatch.fnmatchcase, own, parts))
 
 
 def _usable(pairs, model):
-    """The pairs whose patterns match something that no later one takes away, and the other patterns."""
-    names = [name.split(".") for name, _ in model.named_parameters(remove_duplicate=False)]
-    found = [(pattern, style) for pattern, style in pairs if _matches(pattern, names)]
-    return found, [pattern for pattern, _ in pairs if (pattern, _) not in found]
+    """The pairs that decide about a parameter, and the patterns that match none.
+
+    Plans list layers that a model may lack, or ties to another: tegula.parallelize_module would refuse these.
+    """
+    names = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    deciding, matching = set(), set()
+    for known_as in names.values():
+        places = [k for k, (pattern, _) in enumerate(pairs) if any(_stands_for(pattern, name) for name in known_as)]
+        matching.update(places)
+        deciding.update(places[-1:])
+    return ([pair for k, pair in enumerate(pairs) if k in deciding],
+            [pattern for k, (pattern, _) in enumerate(pairs) if k not in matching])
 
 
 def _plain(value):

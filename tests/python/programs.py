@@ -27,7 +27,9 @@ def run_inside(names, output):
 
     dist.init_process_group("gloo")
     dist.init_process_group = dist.destroy_process_group = lambda *args, **kwargs: None  # one for all programs
-    printed = {}
+    import torch.distributed.tensor
+
+    printed = {"whose tensors": torch.distributed.tensor.DTensor.__module__.split(".")[0]}
     for name in names:
         text = io.StringIO()
         with contextlib.redirect_stdout(text):
@@ -101,6 +103,10 @@ def main():
         theirs, mine = ({name: printed_alone(options.ranks, under, name) for name in names} for under in ([], ["-m", "tegula"]))
     else:
         theirs, mine = (printed_by(options.ranks, under, names) for under in ([], ["-m", "tegula"]))
+        whose = theirs.get("whose tensors"), mine.get("whose tensors")
+        if whose != ("torch", "tegula"):
+            print(f"the programs ran on tensors of {whose}")
+            return 1
     failed = 0
     for name in names:
         texts = mine.get(name, "not run"), theirs.get(name, "not run")
