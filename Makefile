@@ -9,6 +9,7 @@
 #   make bench     run the benchmarks (GROUP=core, or ARGS="--json out.jsonl")
 #   make faults    what a fault of one rank does to the others, beside PyTorch and MPI
 #   make build     build everything, run nothing
+#   make wheel     a wheel of the Python package, with the C++ headers and libraries, in build/wheel
 #   make soak      faults of every kind in every state, for SECONDS=600
 #   make lint      clang-tidy over the whole tree
 #   make format    rewrite sources with clang-format
@@ -26,7 +27,7 @@ export TSAN_OPTIONS ?= suppressions=$(CURDIR)/tests/tsan.supp
 export ASAN_OPTIONS ?= detect_leaks=0:allocator_may_return_null=1
 CTEST := ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j 2
 
-.PHONY: configure build demo test test-all test-versions fuzz soak bench faults lint format clean
+.PHONY: configure build wheel demo test test-all test-versions fuzz soak bench faults lint format clean
 
 configure:
 	@scripts/setup $(PRESET) all
@@ -34,6 +35,11 @@ configure:
 
 build: configure
 	@cmake --build $(BUILD)
+
+# What is built already is used; `pip install .` builds anew.
+wheel: build
+	@build/venv/bin/python -m pip wheel --no-deps -w build/wheel -C build-dir=$(BUILD) -C cmake.define.TEGULA_TESTS=ON \
+	  -C cmake.define.TEGULA_BENCH=ON .
 
 demo:
 	@scripts/demo $(PRESET)

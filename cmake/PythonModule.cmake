@@ -33,7 +33,7 @@ function(tegula_why_no_python reason)
   elseif(NOT TORCH_PYTHON)
     set(${reason} "this libtorch has no libtorch_python" PARENT_SCOPE)
   else()
-    execute_process(COMMAND ${Python_EXECUTABLE} -c "${TORCH_OF_PYTHON}" ${TORCH_PYTHON} ${Torch_VERSION}
+    execute_process(COMMAND ${Python_EXECUTABLE} -E -c "${TORCH_OF_PYTHON}" ${TORCH_PYTHON} ${Torch_VERSION}
                     RESULT_VARIABLE another_torch ERROR_QUIET)
     if(another_torch)
       set(${reason} "${Python_EXECUTABLE} does not have the torch of ${TORCH_INSTALL_PREFIX}" PARENT_SCOPE)

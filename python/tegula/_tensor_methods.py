@@ -14,14 +14,9 @@ from . import _tegula
 
 
 def _for_dtensors(function):
-    """Puts the function in front of torch.Tensor's method of this name."""
+    """Puts the function in front of torch.Tensor's method of this name, for distributed tensors. Returns that."""
     plain = getattr(_torch.Tensor, function.__name__)
-
-    @_functools.wraps(plain)
-    def method(self, *args, **kwargs):
-        return (function if _tegula.is_dtensor(self) else plain)(self, *args, **kwargs)
-
-    setattr(_torch.Tensor, function.__name__, method)
+    setattr(_torch.Tensor, function.__name__, _tegula.forked_method(function, plain))
     return plain
 
 

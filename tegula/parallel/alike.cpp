@@ -1,7 +1,6 @@
 #include "tegula/parallel/alike.h"
 
 #include <ATen/ATen.h>
-#include <torch/nn/module.h>
 
 #include <set>
 #include <string_view>
@@ -32,24 +31,19 @@ Group group_of(const DeviceMesh& root) {
 
 }  // namespace
 
-std::vector<NamedTensor> named_tensors(const torch::nn::Module& module) {
-  std::vector<NamedTensor> tensors;
+std::vector<StandingMember> each_once(const std::vector<StandingMember>& members) {
+  std::vector<StandingMember> once;
   std::set<c10::TensorImpl*> seen;
-  const auto add = [&](const auto& item, bool is_buffer) {
-    const at::Tensor& tensor = item.value();
-    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) {
-      tensors.push_back({item.key(), tensor, is_buffer});
-    }
-  };
-  for (const auto& item : module.named_parameters()) add(item, false);
-  for (const auto& item : module.named_buffers()) add(item, true);
-  return tensors;
+  for (const StandingMember& member : members) {
+    if (seen.insert(member.tensor.unsafeGetTensorImpl()).second) once.push_back(member);
+  }
+  return once;
 }
 
-void check_alike(const std::vector<NamedTensor>& tensors, const DeviceMesh& mesh) {
-  std::vector<NamedTensor> plain;
+void check_alike(const std::vector<StandingMember>& members, const DeviceMesh& mesh) {
+  std::vector<StandingMember> plain;
   std::vector<std::int64_t> hashes;
-  for (const NamedTensor& member : tensors) {
+  for (const StandingMember& member : each_once(members)) {
     if (is_dtensor(member.tensor) || member.tensor.is_meta()) continue;
     plain.push_back(member);
     hashes.push_back(hash_of(member.tensor));
@@ -72,7 +66,7 @@ void check_alike(const std::vector<NamedTensor>& tensors, const DeviceMesh& mesh
     if (others.numel() == 0) continue;
     const auto other = static_cast<std::size_t>(others[0].item<std::int64_t>());
     throw UsageError("a parameter or buffer differs between ranks")
-        .fact("tensor", in_quotes(plain[k].name))
+        .fact("tensor", in_quotes(plain[k].full_name()))
         .fact("ranks",
               std::to_string(group.ranks()[0]) + " and " + std::to_string(group.ranks()[other]))
         .hint(

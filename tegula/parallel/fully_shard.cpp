@@ -4,7 +4,6 @@
 #include "tegula/parallel/fully_shard.h"
 
 #include <ATen/ATen.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <numeric>
@@ -157,22 +156,24 @@ DTensorSpec cut_by(const DTensorSpec& spec, const RoleAxis& axis, const FullySha
 }
 
 // Where a parameter is over the other axes.
-DTensorSpec placed_before(const NamedTensor& member, const DeviceMesh& root) {
+DTensorSpec placed_before(const StandingMember& member, const DeviceMesh& root) {
   if (!is_dtensor(member.tensor)) {
     return replicated_spec(root, dense(meta_of(member.tensor)));
   }
   const DTensorSpec now = spec_of(member.tensor);
   if (!(now.mesh() == root)) {
     throw UsageError("a module's tensor is on another mesh")
-        .fact("tensor", in_quotes(member.name))
+        .fact("tensor", in_quotes(member.full_name()))
         .fact("is", to_string(now))
         .fact("mesh", to_string(root));
   }
   return now.with_meta(dense(now.meta()));
 }
 
+bool is_buffer(const StandingMember& member) { return member.kind == MemberKind::Buffer; }
+
 // Who owns what, if each has one owner: the longest first, to the rank that has least.
-std::vector<std::int64_t> owners_of(const std::vector<NamedTensor>& members, std::int64_t ranks) {
+std::vector<std::int64_t> owners_of(const std::vector<StandingMember>& members, std::int64_t ranks) {
   std::vector<std::size_t> by_length(members.size());
   std::iota(by_length.begin(), by_length.end(), 0);
   std::stable_sort(by_length.begin(), by_length.end(), [&](std::size_t a, std::size_t b) {
@@ -181,7 +182,7 @@ std::vector<std::int64_t> owners_of(const std::vector<NamedTensor>& members, std
   std::vector<std::int64_t> loads(static_cast<std::size_t>(ranks), 0);
   std::vector<std::int64_t> owners(members.size(), 0);
   for (const std::size_t k : by_length) {
-    if (members[k].is_buffer) continue;
+    if (is_buffer(members[k])) continue;
     const auto least = std::min_element(loads.begin(), loads.end());
     owners[k] = least - loads.begin();
     *least += members[k].tensor.numel();
@@ -190,12 +191,12 @@ std::vector<std::int64_t> owners_of(const std::vector<NamedTensor>& members, std
 }
 
 struct Placed {
-  NamedTensor member;
+  StandingMember member;
   DTensorSpec spec;
   std::vector<std::string> cut_over;  // the axes that cut it now
 };
 
-Placed placed_by_roles(const NamedTensor& member, const DeviceMesh& root,
+Placed placed_by_roles(const StandingMember& member, const DeviceMesh& root,
                        const std::vector<RoleAxis>& axes, const FullyShardOptions& options,
                        std::int64_t owner) {
   const DTensorSpec now = placed_before(member, root);
@@ -212,7 +213,7 @@ Placed placed_by_roles(const NamedTensor& member, const DeviceMesh& root,
     const Placement& placement = now.placements()[axis.axis];
     if (is_replicate(placement) || placement == spec.placements()[axis.axis]) continue;
     throw UsageError("a parameter is cut along the axis already, otherwise than asked")
-        .fact("tensor", in_quotes(member.name))
+        .fact("tensor", in_quotes(member.full_name()))
         .fact("is", to_string(now))
         .fact("asked", to_string(spec))
         .hint("redistribute_module moves it");
@@ -294,22 +295,27 @@ ShardedRoles hybrid() {
 
 void fully_shard(torch::nn::Module& module, const DeviceMesh& mesh, const ShardedRoles& roles,
                  const FullyShardOptions& options) {
+  fully_shard_members(members_in(module), mesh, roles, options);
+}
+
+void inner::fully_shard_members(const std::vector<StandingMember>& standing, const DeviceMesh& mesh,
+                                const ShardedRoles& roles, const FullyShardOptions& options) {
   const DeviceMesh root = mesh.root();
   const std::vector<RoleAxis> axes = role_axes(mesh, roles);
   check(options, axes);
-  const std::vector<NamedTensor> members = named_tensors(module);
+  const std::vector<StandingMember> members = each_once(standing);
   std::int64_t ranks = 1;
   for (const RoleAxis& axis : axes) ranks = axis.is_cut() ? axis.size : ranks;
   const std::vector<std::int64_t> owners = owners_of(members, ranks);
   std::vector<Placed> all;
   for (std::size_t k = 0; k < members.size(); ++k) {
-    all.push_back(members[k].is_buffer
+    all.push_back(is_buffer(members[k])
                       ? Placed{members[k], placed_before(members[k], root), {}}
                       : placed_by_roles(members[k], root, axes, options, owners[k]));
   }
   check_alike(members, root);
   for (const Placed& one : all) {
-    become(one, root, one.member.is_buffer ? Policies() : policies_for(one, axes, options));
+    become(one, root, is_buffer(one.member) ? Policies() : policies_for(one, axes, options));
   }
 }
 

@@ -62,15 +62,15 @@ KeptBy kept_by(const torch::optim::Optimizer& optimizer) {
 }
 
 // The mesh of all DTensors; none if there are none.
-std::optional<DeviceMesh> mesh_among(const std::vector<NamedTensor>& tensors) {
+std::optional<DeviceMesh> mesh_among(const std::vector<StandingMember>& tensors) {
   std::optional<DeviceMesh> mesh;
-  for (const NamedTensor& one : tensors) {
+  for (const StandingMember& one : tensors) {
     if (!payload_in(one.tensor)) continue;
     const DeviceMesh& here = payload_in(one.tensor)->spec().mesh();
     if (!mesh) mesh = here;
     if (*mesh == here) continue;
     throw UsageError("a report is about tensors on one mesh")
-        .fact("tensor", in_quotes(one.name))
+        .fact("tensor", in_quotes(one.full_name()))
         .fact("is", to_string(payload_in(one.tensor)->spec()))
         .fact("others", to_string(*mesh))
         .hint("report on the parts of the module one by one");
@@ -107,13 +107,14 @@ Held held_at(const at::Tensor& tensor, const Coordinate& at) {
   return held;
 }
 
-MemoryBytes bytes_of(const std::vector<NamedTensor>& tensors, const KeptBy& kept,
+MemoryBytes bytes_of(const std::vector<StandingMember>& tensors, const KeptBy& kept,
                      const Coordinate& at) {
   MemoryBytes bytes;
   std::int64_t passing = 0, largest = 0, most = 0;  // of what is let go
-  for (const auto& [name, tensor, is_buffer] : tensors) {
+  for (const StandingMember& member : tensors) {
+    const at::Tensor& tensor = member.tensor;
     const Held held = held_at(tensor, at);
-    if (is_buffer) {
+    if (member.kind == MemberKind::Buffer) {
       bytes.buffers += held.at_rest;
       continue;
     }
@@ -145,7 +146,7 @@ const MemoryBytes& MemoryReport::fullest() const {
 
 MemoryReport memory_report(const torch::nn::Module& module,
                            const torch::optim::Optimizer& optimizer) {
-  const std::vector<NamedTensor> tensors = named_tensors(module);
+  const std::vector<StandingMember> tensors = each_once(members_in(module));
   const KeptBy kept = kept_by(optimizer);
   const std::optional<DeviceMesh> mesh = mesh_among(tensors);
   MemoryReport report;

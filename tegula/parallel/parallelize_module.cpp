@@ -13,12 +13,16 @@
 #include "tegula/base/table.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/parallel/members.h"
 #include "tegula/payload/payload.h"
 #include "tegula/spec/slices.h"
 #include "tegula/tensor/module.h"
 #include "tegula/tensor/name_patterns.h"
 
 namespace tegula {
+
+using namespace inner;
+
 namespace {
 
 // A parameter or buffer, and all that is known of it.
@@ -39,29 +43,18 @@ void add_name(std::vector<std::string>& names, std::string name) {
   }
 }
 
-std::vector<Member> members_of(const torch::nn::Module& module) {
+// Each tensor once.
+std::vector<Member> distinct(const std::vector<StandingMember>& standing) {
   std::vector<Member> members;
   std::map<c10::TensorImpl*, std::size_t> places;  // a tied parameter is one
-  const auto add = [&](const std::string& owner, const std::string& name, const at::Tensor& tensor,
-                       const torch::nn::Module& of, bool is_buffer) {
-    if (!tensor.defined()) return;
-    const std::string full = owner.empty() ? name : owner + "." + name;
-    const auto [place, is_new] = places.try_emplace(tensor.unsafeGetTensorImpl(), members.size());
-    const bool is_table = dynamic_cast<const torch::nn::EmbeddingImpl*>(&of) != nullptr;
-    if (is_new) members.push_back({full, {}, {name, tensor, is_table}, is_buffer});
-    add_name(members[place->second].known_as, full);
-  };
-  const auto add_all = [&](const std::string& name, const torch::nn::Module& of) {
-    for (const auto& one : of.named_parameters(/*recurse=*/false)) {
-      add(name, one.key(), one.value(), of, false);
+  for (const StandingMember& one : standing) {
+    const auto [place, is_new] =
+        places.try_emplace(one.tensor.unsafeGetTensorImpl(), members.size());
+    if (is_new) {
+      const StyledParameter parameter{one.name, one.tensor, one.kind == MemberKind::Table};
+      members.push_back({one.full_name(), {}, parameter, one.kind == MemberKind::Buffer});
     }
-    for (const auto& one : of.named_buffers(/*recurse=*/false)) {
-      add(name, one.key(), one.value(), of, true);
-    }
-  };
-  add_all("", module);  // it may lie on the stack, where libtorch does not list it
-  for (const auto& item : module.named_modules(/*name_prefix=*/"", /*include_self=*/false)) {
-    add_all(item.key(), *item.value());
+    add_name(members[place->second].known_as, one.full_name());
   }
   return members;
 }
@@ -154,11 +147,11 @@ DTensorSpec spec_for(const Member& member, const Placement& along, const DeviceM
   return {root, placements, meta};
 }
 
-std::vector<Planned> planned(const ParallelPlan& plan, const torch::nn::Module& module,
+std::vector<Planned> planned(const ParallelPlan& plan, const std::vector<StandingMember>& standing,
                              const DeviceMesh& mesh) {
   const std::size_t axis = axis_in_root(mesh);
   const DeviceMesh root = mesh.root();
-  const std::vector<Member> members = members_of(module);
+  const std::vector<Member> members = distinct(standing);
   Mistakes mistakes;
   const std::vector<std::optional<std::size_t>> styles = styles_of(plan, members, mistakes);
   std::vector<Planned> all;
@@ -180,10 +173,31 @@ std::vector<Planned> planned(const ParallelPlan& plan, const torch::nn::Module& 
 
 }  // namespace
 
-void parallelize_module(torch::nn::Module& module, const DeviceMesh& mesh, const ParallelPlan& plan,
-                        const DistributeOptions& options) {
+std::vector<StandingMember> inner::members_in(const torch::nn::Module& module) {
+  std::vector<StandingMember> members;
+  const auto add = [&](const std::string& name, const torch::nn::Module& of) {
+    const bool is_table = dynamic_cast<const torch::nn::EmbeddingImpl*>(&of) != nullptr;
+    for (const auto& one : of.named_parameters(/*recurse=*/false)) {
+      if (!one.value().defined()) continue;
+      members.push_back(
+          {name, one.key(), one.value(), is_table ? MemberKind::Table : MemberKind::Parameter});
+    }
+    for (const auto& one : of.named_buffers(/*recurse=*/false)) {
+      if (!one.value().defined()) continue;
+      members.push_back({name, one.key(), one.value(), MemberKind::Buffer});
+    }
+  };
+  add("", module);  // it may lie on the stack, where libtorch does not list it
+  for (const auto& item : module.named_modules(/*name_prefix=*/"", /*include_self=*/false)) {
+    add(item.key(), *item.value());
+  }
+  return members;
+}
+
+void inner::parallelize_members(const std::vector<StandingMember>& members, const DeviceMesh& mesh,
+                                const ParallelPlan& plan, const DistributeOptions& options) {
   const DeviceMesh root = mesh.root();
-  for (const Planned& one : planned(plan, module, mesh)) {
+  for (const Planned& one : planned(plan, members, mesh)) {
     at::Tensor tensor = one.member.parameter.tensor;
     const Placements& placements = one.spec->placements();
     if (!is_dtensor(tensor)) {
@@ -194,11 +208,12 @@ void parallelize_module(torch::nn::Module& module, const DeviceMesh& mesh, const
   }
 }
 
-std::string explain(const ParallelPlan& plan, const torch::nn::Module& module,
-                    const DeviceMesh& mesh) {
+std::string inner::explain_members(const ParallelPlan& plan,
+                                   const std::vector<StandingMember>& members,
+                                   const DeviceMesh& mesh) {
   Table table({"parameter", "style", "placed", "whole bytes", "bytes per rank"});
   std::int64_t whole = 0, held = 0;
-  for (const Planned& one : planned(plan, module, mesh)) {
+  for (const Planned& one : planned(plan, members, mesh)) {
     const DTensorSpec& spec = *one.spec;
     const std::int64_t size = size_of(spec.meta().dtype());
     std::int64_t most = 0;
@@ -218,6 +233,16 @@ std::string explain(const ParallelPlan& plan, const torch::nn::Module& module,
   std::ostringstream out;
   table.print(out);
   return out.str();
+}
+
+void parallelize_module(torch::nn::Module& module, const DeviceMesh& mesh, const ParallelPlan& plan,
+                        const DistributeOptions& options) {
+  parallelize_members(members_in(module), mesh, plan, options);
+}
+
+std::string explain(const ParallelPlan& plan, const torch::nn::Module& module,
+                    const DeviceMesh& mesh) {
+  return explain_members(plan, members_in(module), mesh);
 }
 
 at::Tensor placed(const at::Tensor& tensor, std::string_view axis, const Placement& placement) {

@@ -3,10 +3,9 @@
 #include "tegula/parallel/replicate.h"
 
 #include <ATen/ATen.h>
-#include <torch/nn/module.h>
 
 #include "tegula/parallel/alike.h"
-#include "tegula/parallel/parallelize_module.h"
+#include "tegula/parallel/members.h"
 #include "tegula/payload/payload.h"
 
 namespace tegula {
@@ -29,13 +28,20 @@ GradientPolicy with_axis(const at::Tensor& leaf, const std::string& axis,
 
 }  // namespace
 
-void replicate(torch::nn::Module& module, const DeviceMesh& mesh, const ReplicateOptions& options) {
-  check_alike(named_tensors(module), mesh.root());
-  parallelize_module(module, mesh, {}, kSameOnAllRanks);
-  for (const at::Tensor& parameter : module.parameters()) {
-    const std::string& axis = mesh.axes()[0].name;
-    set_gradient_policy(parameter, with_axis(parameter, axis, options.reduction), PolicyOf::Module);
+void inner::replicate_members(const std::vector<StandingMember>& members, const DeviceMesh& mesh,
+                              const ReplicateOptions& options) {
+  check_alike(members, mesh.root());
+  parallelize_members(members, mesh, {}, kSameOnAllRanks);
+  const std::string& axis = mesh.axes()[0].name;
+  for (const StandingMember& member : members) {
+    if (member.kind == MemberKind::Buffer) continue;
+    set_gradient_policy(member.tensor, with_axis(member.tensor, axis, options.reduction),
+                        PolicyOf::Module);
   }
+}
+
+void replicate(torch::nn::Module& module, const DeviceMesh& mesh, const ReplicateOptions& options) {
+  replicate_members(members_in(module), mesh, options);
 }
 
 GradientPolicy no_sync(const DeviceMesh& mesh) {

@@ -13,6 +13,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/payload/payload.h"
 #include "tegula/spec/placed_otherwise.h"
+#include "tegula/tensor/module_members.h"
 #include "tegula/tensor/name_patterns.h"
 
 namespace tegula {
@@ -21,12 +22,7 @@ using namespace inner;
 
 namespace {
 
-// A parameter or buffer of a module.
-struct Member {
-  at::Tensor tensor;
-  std::vector<std::string> names;   // where it stands
-  std::optional<Placements> asked;  // none: nothing is said of it
-};
+using Member = ModuleMember;
 
 // Parameters first; each tensor once.
 class Members {
@@ -120,55 +116,8 @@ void distribute_gradient(const at::Tensor& tensor, const DistributeOptions& opti
   grad = distribute_tensor(grad.detach(), mesh_of(tensor), placements, options);
 }
 
-void distribute_all(const std::vector<Member>& members, const DeviceMesh& mesh,
-                    const DistributeOptions& options) {
-  std::vector<DTensorSpec> specs;
-  for (const Member& member : members) {
-    specs.push_back(spec_asked(member, mesh, options.order));
-    check_can_be_distributed(member, specs.back());
-  }
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const at::Tensor& tensor = members[i].tensor;
-    if (!is_dtensor(tensor)) become(tensor, mesh, specs[i], options);
-    distribute_gradient(tensor, options);
-  }
-}
-
 at::Tensor moved(const at::Tensor& tensor, const DeviceMesh& mesh, const DTensorSpec& to) {
   return redistribute(tensor.detach(), mesh, to.placements());
-}
-
-void move_all(const std::vector<Member>& members, const DeviceMesh& mesh) {
-  std::vector<DTensorSpec> specs;
-  for (const Member& member : members) {
-    check_can_be_moved(member);
-    specs.push_back(spec_asked(member, mesh));
-  }
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    at::Tensor tensor = members[i].tensor;
-    if (!(spec_of(tensor) == specs[i])) {
-      set_data_keeping_policies(tensor, moved(tensor, mesh, specs[i]));
-    }
-    at::Tensor& grad = tensor.mutable_grad();
-    const DTensorSpec of_grad = with_reductions_done(specs[i]);
-    if (grad.defined() && is_dtensor(grad) && !(spec_of(grad) == of_grad)) {
-      grad = moved(grad, mesh, of_grad);
-    }
-  }
-}
-
-// A state tensor of the parameter's shape becomes distributed as the parameter is.
-at::Tensor like_parameter(const at::Tensor& state, const at::Tensor& parameter,
-                          const DistributeOptions& options) {
-  if (!state.defined() || !is_dtensor(parameter)) return state;
-  if (state.sizes() != parameter.sizes()) return state;
-  const DeviceMesh mesh = mesh_of(parameter);
-  const DTensorSpec spec = with_reductions_done(spec_of(parameter));
-  if (!is_dtensor(state)) {
-    return distribute_tensor(state.detach(), mesh, spec.placements(), options);
-  }
-  const bool is_there = mesh_of(state) == mesh && placements_of(state) == spec.placements();
-  return is_there ? state : moved(state, mesh, spec);
 }
 
 template <class State, class... Access>
@@ -209,34 +158,80 @@ void convert_known_state(torch::optim::OptimizerParamState& state, const at::Ten
 
 }  // namespace
 
+void inner::distribute_members(const std::vector<Member>& members, const DeviceMesh& mesh,
+                               const DistributeOptions& options) {
+  std::vector<DTensorSpec> specs;
+  for (const Member& member : members) {
+    specs.push_back(spec_asked(member, mesh, options.order));
+    check_can_be_distributed(member, specs.back());
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const at::Tensor& tensor = members[i].tensor;
+    if (!is_dtensor(tensor)) become(tensor, mesh, specs[i], options);
+    distribute_gradient(tensor, options);
+  }
+}
+
+void inner::redistribute_members(const std::vector<Member>& members, const DeviceMesh& mesh) {
+  std::vector<DTensorSpec> specs;
+  for (const Member& member : members) {
+    check_can_be_moved(member);
+    specs.push_back(spec_asked(member, mesh));
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    at::Tensor tensor = members[i].tensor;
+    if (!(spec_of(tensor) == specs[i])) {
+      set_data_keeping_policies(tensor, moved(tensor, mesh, specs[i]));
+    }
+    at::Tensor& grad = tensor.mutable_grad();
+    const DTensorSpec of_grad = with_reductions_done(specs[i]);
+    if (grad.defined() && is_dtensor(grad) && !(spec_of(grad) == of_grad)) {
+      grad = moved(grad, mesh, of_grad);
+    }
+  }
+}
+
+at::Tensor inner::like_parameter(const at::Tensor& state, const at::Tensor& parameter,
+                                 const DistributeOptions& options) {
+  if (!state.defined() || !is_dtensor(parameter)) return state;
+  if (state.sizes() != parameter.sizes()) return state;
+  const DeviceMesh mesh = mesh_of(parameter);
+  const DTensorSpec spec = with_reductions_done(spec_of(parameter));
+  if (!is_dtensor(state)) {
+    return distribute_tensor(state.detach(), mesh, spec.placements(), options);
+  }
+  const bool is_there = mesh_of(state) == mesh && placements_of(state) == spec.placements();
+  return is_there ? state : moved(state, mesh, spec);
+}
+
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const PlacementPatterns& patterns, const DistributeOptions& options) {
-  distribute_all(members_asked(module, patterns), mesh, options);
+  distribute_members(members_asked(module, patterns), mesh, options);
 }
 
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const PlacementsByName& place, const DistributeOptions& options) {
-  distribute_all(members_asked(module, place), mesh, options);
+  distribute_members(members_asked(module, place), mesh, options);
 }
 
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const DistributeOptions& options) {
-  distribute_all(members_of(module), mesh, options);
+  distribute_members(members_of(module), mesh, options);
 }
 
 void distribute_module(torch::jit::Module& module, const DeviceMesh& mesh,
                        const PlacementPatterns& patterns, const DistributeOptions& options) {
-  distribute_all(members_asked(module, patterns), mesh, options);
+  distribute_members(members_asked(module, patterns), mesh, options);
 }
 
 void redistribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                          const PlacementPatterns& patterns) {
-  move_all(members_asked(module, patterns), mesh);
+  redistribute_members(members_asked(module, patterns), mesh);
 }
 
 void redistribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                          const PlacementsByName& place) {
-  move_all(members_asked(module, place), mesh);
+  redistribute_members(members_asked(module, place), mesh);
 }
 
 void distribute_optimizer_state(torch::optim::Optimizer& optimizer,

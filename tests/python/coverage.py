@@ -183,7 +183,7 @@ class Replay:
         expected = func(*plain[0], **plain[1])
         args, kwargs = self.placed(copied(call), cut)
         self.place_outs(func, (args, kwargs))
-        world = self.tg._world
+        world = self.tg._world.this_world()
         self.tg._tegula.forget_decisions(world)
         with self.tg.CommLog() as log:
             result = func(*args, **kwargs)

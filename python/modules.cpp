@@ -1,0 +1,119 @@
+// Whole modules: what becomes of their parameters and buffers, by placements or by a plan. Python
+// says which these are (tegula/_modules.py); where they go is said in C++.
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "tegula/parallel/members.h"
+#include "tegula/tensor/module_members.h"
+#include "tegula/tensor/name_patterns.h"
+
+namespace tegula::python {
+
+using namespace inner;
+
+namespace {
+
+using AskedMembers =
+    std::vector<std::tuple<at::Tensor, std::vector<std::string>, std::optional<Placements>>>;
+
+std::vector<ModuleMember> in_cpp(AskedMembers members) {
+  std::vector<ModuleMember> made;
+  for (auto& [tensor, names, asked] : members) {
+    made.push_back({std::move(tensor), std::move(names), std::move(asked)});
+  }
+  return made;
+}
+
+MemberKind kind_named(const std::string& kind) {
+  if (kind == "table") return MemberKind::Table;
+  return kind == "buffer" ? MemberKind::Buffer : MemberKind::Parameter;
+}
+
+// Module, name, tensor, kind.
+using Standing = std::vector<std::tuple<std::string, std::string, at::Tensor, std::string>>;
+
+std::vector<StandingMember> in_cpp(const Standing& members) {
+  std::vector<StandingMember> made;
+  for (const auto& [module, name, tensor, kind] : members) {
+    made.push_back({module, name, tensor, kind_named(kind)});
+  }
+  return made;
+}
+
+void bind_placing(py::module_& module) {
+  module.def("last_matches", &last_matches);
+  module.def(
+      "distribute_members",
+      [](AskedMembers members, const DeviceMesh& mesh, std::optional<std::int64_t> source) {
+        distribute_members(in_cpp(std::move(members)), mesh, {.source = source, .order = {}});
+      },
+      Unlocked());
+  module.def(
+      "redistribute_members",
+      [](AskedMembers members, const DeviceMesh& mesh) {
+        redistribute_members(in_cpp(std::move(members)), mesh);
+      },
+      Unlocked());
+  module.def(
+      "like_parameter",
+      [](const at::Tensor& state, const at::Tensor& parameter) {
+        return like_parameter(state, parameter, {});
+      },
+      Unlocked());
+}
+
+void bind_styles(py::module_& module) {
+  py::class_<StyledParameter>(module, "StyledParameter", "What a style knows of a parameter.")
+      .def(py::init<std::string, at::Tensor, bool>(), py::arg("name"), py::arg("tensor"),
+           py::arg("is_embedding") = false)
+      .def_readonly("name", &StyledParameter::name)
+      .def_readonly("tensor", &StyledParameter::tensor)
+      .def_readonly("is_embedding", &StyledParameter::is_embedding);
+  py::class_<Style>(module, "Style",
+                    "Where the parameters of a module lie along an axis: a name, and a function "
+                    "from a StyledParameter to a placement.")
+      .def(py::init<std::string, Style::Place>(), py::arg("name"), py::arg("place"))
+      .def_property_readonly("name", &Style::name)
+      .def("place", &Style::place)
+      .def("__repr__", &Style::name);
+  module.def("style_named", &style_named);
+  module.def("parse_plan", &parse_plan);
+  module.def("placed", &placed, Unlocked());
+}
+
+void bind_plans(py::module_& module) {
+  module.def(
+      "parallelize_members",
+      [](const Standing& members, const DeviceMesh& mesh, const ParallelPlan& plan,
+         std::optional<std::int64_t> source) {
+        parallelize_members(in_cpp(members), mesh, plan, {.source = source, .order = {}});
+      },
+      Unlocked());
+  module.def(
+      "explain_members",
+      [](const ParallelPlan& plan, const Standing& members, const DeviceMesh& mesh) {
+        return explain_members(plan, in_cpp(members), mesh);
+      },
+      Unlocked());
+  module.def(
+      "replicate_members",
+      [](const Standing& members, const DeviceMesh& mesh, const std::string& policy) {
+        replicate_members(in_cpp(members), mesh,
+                          {.reduction = parse_gradient_policy(policy).otherwise()});
+      },
+      Unlocked());
+}
+
+}  // namespace
+
+void bind_modules(py::module_& module) {
+  bind_placing(module);
+  bind_styles(module);
+  bind_plans(module);
+}
+
+}  // namespace tegula::python

@@ -1,0 +1,182 @@
+"""The ranks of a job, and what belongs to them: meshes, groups, random numbers, the log of what is sent."""
+
+import atexit
+import datetime
+import threading
+
+from . import _mesh, _tegula
+from ._tegula import UsageError, World
+
+_of_process = None
+_of_thread = threading.local()  # the world of a rank that is a thread
+
+
+def init(backend=None, timeout=None):
+    """Finds the other ranks as the launcher's environment says; alone if there is no launcher.
+
+    backend: "shm", "gloo", "mpi"; None: what the launcher said, else shm on one host.
+    timeout: how long a rank waits for another, in seconds or as a timedelta.
+    Called again it makes a new world, on all ranks; meshes and tensors of the old one keep it.
+    """
+    global _of_process
+    _mesh.forget_world()
+    _of_process = World.from_env(backend or "", _duration(timeout))
+    return _of_process
+
+
+def is_initialized():
+    """Whether there is a world, so that meshes can be made."""
+    return getattr(_of_thread, "world", None) is not None or _of_process is not None
+
+
+@atexit.register
+def _leave():
+    global _of_process
+    _mesh.forget_world()
+    _of_process = None
+
+
+def _duration(seconds):
+    if seconds is None or isinstance(seconds, datetime.timedelta):
+        return seconds
+    return datetime.timedelta(seconds=seconds)
+
+
+def this_world():
+    """The world of this rank. UsageError if there is none yet."""
+    world = getattr(_of_thread, "world", None) or _of_process
+    if world is None:
+        raise UsageError("tegula: there is no world yet\n  hint    call tegula.init() first")
+    return world
+
+
+def run_ranks(ranks, function, *args, backend=None, timeout=None):
+    """Calls function(*args) as `ranks` ranks, each on a thread of its own, and waits for all of them.
+
+        def body():
+            mesh = tg.init_device_mesh("cpu", (tg.size(),))
+            ...
+
+        tg.run_ranks(4, body)
+
+    For tests and notebooks: the ranks share one interpreter, whose lock they give up where they wait for each
+    other. What a rank returns is in the list that this returns, by rank. If a rank throws, the calls of the
+    others end with an error, and what the first one threw is thrown here.
+    """
+    results, errors = [None] * ranks, []
+
+    def on_rank(world):
+        _of_thread.world = world
+        try:
+            results[world.rank] = function(*args)
+        except BaseException as error:  # C++ ends the other ranks, then it is thrown below
+            errors.append((world.rank, error))
+            return f"{type(error).__name__}: {error}"
+        finally:
+            _of_thread.world = None
+        return None
+
+    try:
+        _tegula.run_ranks(ranks, on_rank, backend or "", _duration(timeout))
+    except Exception:
+        if not errors:
+            raise
+    if errors:
+        rank, error = errors[0]
+        if hasattr(error, "add_note"):
+            error.add_note(f"on rank {rank} of {ranks}")
+        raise error
+    return results
+
+
+def recover():
+    """Makes the world usable again after an error that one rank or several met; all ranks call it.
+
+        try:
+            step()
+        except Exception:
+            tg.recover()              # on every rank; one that still waits for another throws first
+            optimizer.zero_grad()
+
+    Over shm and gloo, if all ranks are alive. Tensors keep their values; random numbers agree again.
+    """
+    this_world().recover()
+
+
+def rank():
+    """This process's place among the ranks of the job."""
+    return this_world().rank
+
+
+def size():
+    """How many ranks the job has."""
+    return this_world().size
+
+
+def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, ranks=()):
+    """A mesh over ranks 0, 1, ... of the world, or over the ones listed, row by row.
+
+    Axes without names are called axis0, axis1, ...
+    """
+    if mesh_dim_names is None:
+        mesh_dim_names = [f"axis{i}" for i in range(len(mesh_shape))]
+    if len(mesh_dim_names) != len(mesh_shape):
+        raise UsageError(f"tegula: {len(mesh_shape)} sizes of axes, but {len(mesh_dim_names)} names\n"
+                         "  hint    give one name per axis")
+    return this_world().mesh(list(zip(mesh_dim_names, mesh_shape)), list(ranks), device_type)
+
+
+def group(ranks=None, mesh=None, axis=None, name=""):
+    """The ranks that talk: those listed, those around this rank along an axis of a mesh, or all.
+
+        tp = tg.group(mesh=mesh, axis="tp")
+        total = tp.all_reduce(x)                  # plain tensors; "sum", "avg", "max", ...
+        rows = tp.all_gather_async(x, 0)          # .wait() gives the result
+
+    Every member makes the same calls in the same order. tg.all_reduce(x, tp) and its like are the same calls
+    with gradients.
+    """
+    if mesh is None:
+        return this_world().group(ranks, name)
+    if axis is None and mesh.ndim != 1:
+        raise UsageError(f"tegula: which axis is meant?\n  mesh    {mesh}\n  hint    group(mesh=mesh, axis=...)")
+    return _tegula.world_of_mesh(mesh).group_along(mesh, mesh.names[0] if axis is None else axis)
+
+
+# Random numbers
+
+
+def manual_seed(seed):
+    """Of the random numbers of distributed tensors; plain ones go on as they would have.
+
+    torch.manual_seed sets both. All ranks set the same.
+    """
+    _tegula.manual_seed(this_world(), seed)
+
+
+def rng_state():
+    """(seed, {stream: number of draws since}); set_rng_state takes it back.
+
+    What torch.get_rng_state does not hold: with meshes that leave ranks or axes out, what each has drawn.
+    """
+    return _tegula.rng_state(this_world())
+
+
+def set_rng_state(state):
+    seed, draws = state
+    _tegula.set_rng_state(this_world(), seed, draws)
+
+
+class CommLog(_tegula.CommLog):
+    """Lists what this rank sends and receives while it is entered, and what for.
+
+        with tg.CommLog() as log:
+            y = model(x)
+        print(log)                      # one line per collective
+        sum(entry.bytes for entry in log.entries())
+
+    Entries have a kind, axis, ranks, bytes, reduction, op and seconds.
+    """
+
+    def __init__(self):
+        super().__init__(this_world())

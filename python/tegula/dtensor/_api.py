@@ -1,0 +1,176 @@
+"""DTensor, and how plain tensors and modules become distributed, in PyTorch's words."""
+
+import torch
+
+from .. import _modules, _tegula, _tensors
+from .._mesh import current_mesh
+from .._tegula import MaskPartial, Partial, Replicate, Shard, UsageError, is_dtensor
+from ._spec import DTensorSpec
+
+
+class _PlacementType(type):
+    def __instancecheck__(cls, value):
+        return isinstance(value, (Replicate, Shard, Partial, MaskPartial))
+
+
+class Placement(metaclass=_PlacementType):
+    """What isinstance(p, Placement) asks for."""
+
+
+def _is_distributed(value):
+    return isinstance(value, torch.Tensor) and is_dtensor(value)
+
+
+# What tensors have
+
+
+def from_local(local_tensor, device_mesh=None, placements=None, *, run_check=False, shape=None, stride=None,
+               grad_placements=None):
+    """The tiles that the ranks hold, as one tensor.
+
+    run_check: send the tiles' sizes around, name the ranks that disagree; without it nothing is sent, and tiles of
+    different sizes need `shape`.
+    """
+    mesh = device_mesh or current_mesh()
+    placements = _tensors.replicated_unless(placements, mesh)
+    return _tensors.from_local(local_tensor, mesh, placements, shape, stride, run_check, grad_placements)
+
+
+def to_local(self, *, grad_placements=None):
+    """This rank's tile; shares memory with the tensor. Differentiable."""
+    return _tensors.to_local(self, grad_placements)
+
+
+def full_tensor(self, *, grad_placements=None):
+    """The whole tensor, plain, on every rank of the mesh. Differentiable."""
+    return _tensors.full_tensor(self, grad_placements)
+
+
+def redistribute(self, device_mesh=None, placements=None, *, async_op=False, forward_dtype=None, backward_dtype=None):
+    """The same tensor placed otherwise. Differentiable.
+
+    forward_dtype: the dtype that it is sent in and the result has. backward_dtype: the one that the gradient is
+    sent in; None: the tensor's. The gradient has the tensor's dtype.
+    """
+    if placements is None:
+        raise UsageError("tegula: redistribute needs placements\n  hint    x.redistribute(placements=[Replicate()])")
+    mesh = device_mesh or _tegula.mesh(self)
+    if forward_dtype is None and backward_dtype is None:
+        return _tensors.redistribute(self, mesh, placements, async_op)
+    return _RedistributeIn.apply(self, mesh, placements, async_op, forward_dtype or self.dtype,
+                                 backward_dtype or self.dtype)
+
+
+class _RedistributeIn(torch.autograd.Function):
+    """A move in other dtypes than the tensor's, one each way."""
+
+    @staticmethod
+    def forward(ctx, tensor, mesh, placements, async_op, forward_dtype, backward_dtype):
+        ctx.back = _tegula.mesh(tensor), [Replicate() if p.is_partial() else p for p in _tegula.placements(tensor)]
+        ctx.dtypes = backward_dtype, tensor.dtype
+        return _tensors.redistribute(tensor.detach().to(forward_dtype), mesh, placements, async_op)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        sent, own = ctx.dtypes
+        return _tensors.redistribute(gradient.to(sent), *ctx.back).to(own), None, None, None, None, None
+
+
+# DTensor itself
+
+
+class _DTensorType(type):
+    def __new__(mcs, name, bases, members):
+        if bases:
+            raise UsageError(f"tegula: {name} cannot be a subclass of DTensor: a distributed tensor is a torch.Tensor "
+                             "of C++ here\n  hint    hold a DTensor in a class of your own")
+        return super().__new__(mcs, name, bases, members)
+
+    def __instancecheck__(cls, value):
+        return _is_distributed(value)
+
+    def __call__(cls, local_tensor, spec, *, requires_grad=False):
+        made = from_local(local_tensor.detach(), spec.mesh, spec.placements, shape=list(spec.shape),
+                          stride=list(spec.stride))
+        return made.requires_grad_(requires_grad)
+
+
+class DTensor(metaclass=_DTensorType):
+    """What isinstance(x, DTensor) asks for. The tensors themselves are of torch.Tensor, or Parameters."""
+
+    from_local = staticmethod(from_local)
+    to_local = staticmethod(to_local)
+    full_tensor = staticmethod(full_tensor)
+    redistribute = staticmethod(redistribute)
+
+
+class _OfDTensors:
+    """An attribute that distributed tensors have and others lack; it can be covered by one of the instance."""
+
+    def __init__(self, name, get):
+        self.name, self.get = name, get
+
+    def __get__(self, tensor, owner=None):
+        if tensor is None or not is_dtensor(tensor):
+            raise AttributeError(f"'{owner.__name__}' object has no attribute '{self.name}'")
+        return self.get(tensor)
+
+
+def _install():
+    import functools
+
+    for method in (to_local, full_tensor, redistribute):
+        bound = functools.partial(lambda function, tensor: function.__get__(tensor), method)
+        setattr(torch.Tensor, method.__name__, _OfDTensors(method.__name__, bound))
+    for name, get in (("placements", _tegula.placements), ("device_mesh", _tegula.mesh), ("_spec", DTensorSpec.of),
+                      ("_local_tensor", lambda tensor: _tensors.to_local(tensor.detach()))):
+        setattr(torch.Tensor, name, _OfDTensors(name, get))
+
+
+_install()
+
+
+# How they come to be
+
+
+def _place_of(rank_along_each_axis, mesh):
+    """A place in mesh.ranks, where PyTorch gives one number for all axes."""
+    place = 0
+    for size in mesh.shape:
+        place = place * size + rank_along_each_axis
+    return place
+
+
+def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_rank=0):
+    """A plain tensor, distributed; the data of the rank that is at src_data_rank along every axis counts.
+
+    A tensor that is placed so already is returned as it is.
+    """
+    mesh = device_mesh or current_mesh()
+    placements = list(_tensors.replicated_unless(placements, mesh))
+    if is_dtensor(tensor):
+        placed = [Shard(p.dim + tensor.ndim) if p.is_shard() and p.dim < 0 else p for p in placements]
+        if (_tegula.mesh(tensor), list(_tegula.placements(tensor))) == (mesh, placed):
+            return tensor
+        raise UsageError("tegula: a tensor is distributed already, and placed otherwise than asked\n"
+                         f"  tensor  {_tegula.spec(tensor)}\n  asked   {placements}\n  hint    use redistribute")
+    source = None if src_data_rank is None else _place_of(src_data_rank, mesh)
+    return _tensors.distribute_tensor(tensor, mesh, placements, source)
+
+
+def distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
+    """Makes a module's parameters and buffers distributed, and says what happens to its inputs and outputs.
+
+    partition_fn(name, submodule, mesh) is called for every submodule; what it leaves plain is replicated, with
+    the values of the mesh's first rank. input_fn(module, inputs, mesh), output_fn(module, outputs, mesh).
+    """
+    mesh = device_mesh or current_mesh()
+    if partition_fn is not None:
+        for name, submodule in module.named_modules():
+            partition_fn(name, submodule, mesh)
+    _modules.distribute_module(module, mesh)
+    if input_fn is not None:
+        module.register_forward_pre_hook(lambda part, inputs: input_fn(part, inputs, mesh))
+    if output_fn is not None:
+        module.register_forward_hook(lambda part, inputs, outputs: output_fn(part, outputs, mesh))
+    return module
