@@ -239,7 +239,7 @@ std::vector<report::Figure> figures_of(const Record& record) {
   return {{record.difference <= record.tolerance ? "the same" : "NOT THE SAME",
            "losses as on one rank"},
           {in_digits("%.2f", record.losses.back()), "loss at the end"},
-          {in_digits("%.0f", record.tokens / record.seconds), "characters per second"},
+          {in_thousands(std::llround(record.tokens / record.seconds)), "characters per second"},
           {in_digits("%.0f%%", 100 * seconds / record.seconds), "of the time communicating"},
           {in_digits("%.0f%%", 100.0 * static_cast<double>(here.parameters) /
                                    static_cast<double>(all.parameters)),

@@ -43,7 +43,8 @@ svg .middle{text-anchor:middle}
 .axis{stroke:var(--axis)}
 .line,.thin{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .thin{stroke-width:1;opacity:.28}
-.line.dashed{stroke-dasharray:1 5;stroke-width:2.6}
+.line.broad{stroke-width:6;opacity:.45}
+.line.dashed{stroke-dasharray:6 4;stroke-linecap:butt}
 .outline{fill:none;stroke:var(--axis)}
 .reading{fill:transparent}
 .reading:hover{fill:var(--soft);opacity:.14}

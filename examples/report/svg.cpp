@@ -131,10 +131,15 @@ std::string axes_of(const LineChart& chart, const Paper& paper) {
   return text + words(0, 14, "label", chart.y);
 }
 
+// The first of several lines is broad, so that others are seen on it.
+std::string look_of(std::size_t index, std::size_t count) {
+  return color(index) + (index > 0 ? " dashed" : count > 1 ? " broad" : "");
+}
+
 std::string legend(const std::vector<std::string>& names, double left, double y) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    text += element("line", {{"class", "line " + color(i) + (i > 0 ? " dashed" : "")},
+    text += element("line", {{"class", "line " + look_of(i, names.size())},
                              {"x1", number(left)},
                              {"x2", number(left + 22)},
                              {"y1", number(y - 4)},
@@ -204,7 +209,7 @@ std::string to_svg(const LineChart& chart) {
   std::string lines;
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const Series& series = chart.series[i];
-    const std::string look = color(i) + (i > 0 ? " dashed" : "");
+    const std::string look = look_of(i, chart.series.size());
     names.push_back(series.name);
     if (series.averaged_over > 1) {
       lines += paper.line(series.values, "thin " + look);
