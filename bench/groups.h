@@ -1,11 +1,22 @@
 // The groups of benchmarks, one file each.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "bench/report.h"
 
 namespace tegula::bench {
+
+// Which cases of a group are measured, and how often.
+struct Selection {
+  std::string only = {};         // part of their names; empty: all
+  std::optional<int> runs = {};  // in processes of their own; none: as many as the group thinks
+
+  bool has(const std::string& name) const { return name.find(only) != std::string::npos; }
+  bool is_default() const { return only.empty() && !runs; }
+};
 
 // Meshes, placements, specs: arithmetic alone.
 std::vector<Measurement> run_core();
@@ -26,11 +37,12 @@ std::vector<Measurement> run_ops();
 std::vector<Measurement> run_redistribute();
 
 // Steps of training small models on two ranks, beside plain libtorch with two threads.
-std::vector<Measurement> run_train();
+std::vector<Measurement> run_train(const Selection& selection);
 
 // Runs bench/peers/<group>.py under the Python of TEGULA_PYTHON (python3 if unset), which prints
-// measurements as JSON lines; a group without such a script measures its peers itself. UsageError
-// if the script fails.
-std::vector<Measurement> run_peer(const std::string& group);
+// measurements as JSON lines; a group without such a script measures its peers itself. A selection
+// that is not the default one is given to the script as its arguments. UsageError if the script
+// fails.
+std::vector<Measurement> run_peer(const std::string& group, const Selection& selection);
 
 }  // namespace tegula::bench

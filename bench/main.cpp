@@ -13,11 +13,25 @@
 namespace {
 
 using tegula::bench::Measurement;
+using tegula::bench::Selection;
+using Run = std::function<std::vector<Measurement>(const Selection&)>;
 
-const std::map<std::string, std::function<std::vector<Measurement>()>> kGroups = {
-    {"core", tegula::bench::run_core},         {"comm", tegula::bench::run_comm},
-    {"dispatch", tegula::bench::run_dispatch}, {"ops", tegula::bench::run_ops},
-    {"plan", tegula::bench::run_plan},         {"redistribute", tegula::bench::run_redistribute},
+Run whole(std::vector<Measurement> (*group)()) {
+  return [group](const Selection& selection) {
+    if (!selection.is_default())
+      throw tegula::UsageError("cases can be chosen in the group train only")
+          .hint("leave --only and --runs out, or say tegula bench train");
+    return group();
+  };
+}
+
+const std::map<std::string, Run> kGroups = {
+    {"core", whole(tegula::bench::run_core)},
+    {"comm", whole(tegula::bench::run_comm)},
+    {"dispatch", whole(tegula::bench::run_dispatch)},
+    {"ops", whole(tegula::bench::run_ops)},
+    {"plan", whole(tegula::bench::run_plan)},
+    {"redistribute", whole(tegula::bench::run_redistribute)},
     {"train", tegula::bench::run_train},
 };
 
@@ -39,6 +53,10 @@ int run(int argc, char** argv) {
                  "core, comm, dispatch, ops, plan, redistribute, train, or all (default)");
   app.add_flag("--peer", peer, "Measure the same work with the peers, in the same run");
   app.add_option("--json", json, "Write one JSON line per measurement to this file");
+  Selection selection;
+  app.add_option("--only", selection.only, "Cases of the group train whose names have this part");
+  app.add_option("--runs", selection.runs, "Times that the group train runs; medians count")
+      ->check(CLI::Range(1, 1000));
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {
@@ -54,10 +72,10 @@ int run(int argc, char** argv) {
   }
   std::vector<Measurement> all;
   for (const std::string& name : chosen_groups(group)) {
-    std::vector<Measurement> measured = kGroups.at(name)();
+    std::vector<Measurement> measured = kGroups.at(name)(selection);
     all.insert(all.end(), measured.begin(), measured.end());
     if (!peer) continue;
-    std::vector<Measurement> theirs = tegula::bench::run_peer(name);
+    std::vector<Measurement> theirs = tegula::bench::run_peer(name, selection);
     all.insert(all.end(), theirs.begin(), theirs.end());
   }
   compare_checksums(all);

@@ -17,6 +17,6 @@ std::vector<Measurement> run_comm() { refuse(); }
 std::vector<Measurement> run_dispatch() { refuse(); }
 std::vector<Measurement> run_ops() { refuse(); }
 std::vector<Measurement> run_redistribute() { refuse(); }
-std::vector<Measurement> run_train() { refuse(); }
+std::vector<Measurement> run_train(const Selection&) { refuse(); }
 
 }  // namespace tegula::bench

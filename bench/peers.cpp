@@ -12,13 +12,31 @@
 
 namespace tegula::bench {
 
-std::vector<Measurement> run_peer(const std::string& group) {
+namespace {
+
+// As the shell reads it.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
+  return result + "'";
+}
+
+std::string arguments_of(const Selection& selection) {
+  std::string text;
+  if (!selection.only.empty()) text += " --only " + quoted(selection.only);
+  if (selection.runs) text += " --runs " + std::to_string(*selection.runs);
+  return text;
+}
+
+}  // namespace
+
+std::vector<Measurement> run_peer(const std::string& group, const Selection& selection) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string script = self.parent_path() / TEGULA_PEERS / (group + ".py");
   if (!std::filesystem::exists(script)) return {};
   const char* python = std::getenv("TEGULA_PYTHON");
-  const std::string command = std::string("'") + (python != nullptr ? python : "python3") + "' '" +
-                              script + "' 2>/dev/null";
+  const std::string command = quoted(python != nullptr ? python : "python3") + " " +
+                              quoted(script) + arguments_of(selection) + " 2>/dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr)
     throw UsageError("cannot start the peer").fact("command", command).hint("set TEGULA_PYTHON");

@@ -1,120 +1,43 @@
 // Trains a small character-level GPT on a grid of ranks: data parallel over dp, tensor parallel
-// over tp. The model (gpt_model.h) is plain libtorch; `kPlaced` below is all that distributes it.
-// At the end one rank trains the plain model alone: the losses must be the same.
+// over tp. The model (gpt_model.h) is plain libtorch; `kPlan` below and two calls in `run` are all
+// that distributes it. At the end one rank trains the plain model alone: the losses must be the
+// same.
 //
-//   tegula run -n 4 gpt README.md ARCHITECTURE.md
+//   tegula run -n 4 gpt README.md ARCHITECTURE.md --report report.html
 //
 // With --save it leaves a checkpoint in a folder now and then; --resume goes on from the newest,
 // also on another number of ranks, and ends with the losses of a run that was never interrupted.
 #include <tegula/base/table.h>
 #include <tegula/base/text.h>
 #include <tegula/tegula.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
-#include <sstream>
 
-#include "gpt_model.h"
-#include "gpt_text.h"
+#include "gpt_report.h"
+#include "gpt_training.h"
 
 namespace {
 
 using namespace tegula;
-using Clock = std::chrono::steady_clock;
+using gpt::Options;
 
-struct Options {
-  std::vector<std::string> files;
-  gpt::Shape shape;
-  std::int64_t steps = 1500, batch = 16, checked = 100, sample = 300;
-  double rate = 2e-3, tolerance = 1e-4;
-  std::uint64_t seed = 1;
-  std::string folder;  // of checkpoints; empty: none
-  std::int64_t every = 100, stop = 0;
-  bool resume = false;
-};
+// Each rank has some of the heads, and some of the hidden features between up and down. What is not
+// named is replicated.
+const ParallelPlan kPlan = {{"**.query", Colwise()}, {"**.key", Colwise()}, {"**.value", Colwise()},
+                            {"**.proj", Rowwise()},  {"**.up", Colwise()},  {"**.down", Rowwise()}};
 
-// Column parallel: the rows of (out, in) are cut. Row parallel: the columns are, and the bias is
-// added once to the sum. All else is replicated; nothing is cut over dp.
-const PlacementPatterns kPlaced = {
-    {"**.query.*", {Replicate(), Shard(0)}},     {"**.key.*", {Replicate(), Shard(0)}},
-    {"**.value.*", {Replicate(), Shard(0)}},     {"**.up.*", {Replicate(), Shard(0)}},
-    {"**.proj.weight", {Replicate(), Shard(1)}}, {"**.down.weight", {Replicate(), Shard(1)}}};
-
-// One way to train, on plain tensors and on distributed ones.
-class Training {
- public:
-  Training(const Options& options, const gpt::Text& text, std::shared_ptr<gpt::Model> model)
-      : options_(options),
-        text_(text),
-        model_(std::move(model)),
-        optimizer_(model_->parameters(), torch::optim::AdamWOptions(options.rate)),
-        random_(static_cast<std::uint32_t>(options.seed)) {}
-
-  // `place` brings a batch to where the model is. Returns the loss before the step.
-  template <class Place>
-  double step(const Place& place) {
-    const auto [characters, next] = text_.sample(options_.batch, options_.shape.length, random_);
-    const at::Tensor loss = model_->loss(place(characters), place(next));
-    optimizer_.zero_grad();
-    loss.backward();
-    optimizer_.step();
-    return loss.item<double>();
+gpt::NamedSpecs specs_of(const gpt::Model& model) {
+  gpt::NamedSpecs specs;
+  for (const auto& item : model.named_parameters()) {
+    specs.emplace_back(item.key(), spec_of(item.value()));
   }
-
-  // All that the next steps depend on.
-  void add_to(State& state) {
-    state.add("model", *model_).add("optimizer", optimizer_, *model_);
-    state.add(
-        "batches",
-        [this] {
-          std::ostringstream text;
-          text << random_;
-          return text.str();
-        },
-        [this](const StateValue& value) {
-          std::istringstream(std::get<std::string>(value)) >> random_;
-        });
-  }
-
- private:
-  const Options& options_;
-  const gpt::Text& text_;
-  std::shared_ptr<gpt::Model> model_;
-  torch::optim::AdamW optimizer_;
-  std::mt19937 random_;
-};
-
-// One line, drawn again and again on a terminal (`tegula run` says if there is one); elsewhere
-// about ten lines.
-class Progress {
- public:
-  Progress(const Options& options, const World& world) : options_(options), log_(world) {}
-
-  void show(std::int64_t done, double loss) const {
-    const bool is_last = done == options_.steps;
-    const std::int64_t every = std::max<std::int64_t>(1, options_.steps / 10);
-    if (!on_terminal_ && done % every != 0 && !is_last) return;
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-    const auto tokens = static_cast<double>(done * options_.batch * options_.shape.length);
-    const auto filled = static_cast<std::size_t>(20 * done / options_.steps);
-    std::printf("[%s%s] step %4ld  loss %.3f  %6.0f tokens/s  %2.0f%% communication%c",
-                std::string(filled, '#').c_str(), std::string(20 - filled, '.').c_str(),
-                static_cast<long>(done), loss, tokens / seconds, 100 * log_.seconds() / seconds,
-                on_terminal_ && !is_last ? '\r' : '\n');
-    std::fflush(stdout);
-  }
-
- private:
-  const Options& options_;
-  bool on_terminal_ = isatty(STDOUT_FILENO) != 0 || std::getenv("TEGULA_TERMINAL") != nullptr;
-  CommLog log_;
-  Clock::time_point begin_ = Clock::now();
-};
+  return specs;
+}
 
 void print_parameters(const DeviceMesh& mesh, const gpt::Model& model) {
   Table table({"parameter", "shape", "placement", "elements per rank"});
@@ -147,36 +70,50 @@ std::string generate(gpt::Model& model, const gpt::Text& text, const DeviceMesh&
   return text.decoded(full_tensor(all)[0]);
 }
 
+std::vector<gpt::RankMemory> gathered(const World& world, const gpt::RankMemory& mine) {
+  const at::Tensor all = world.group().all_gather(
+      at::tensor({mine.parameters, mine.gradients, mine.state, mine.peak}, at::kLong).unsqueeze(0),
+      0);
+  std::vector<gpt::RankMemory> memory;
+  for (std::int64_t rank = 0; rank < world.size(); ++rank) {
+    const auto number = [&](std::int64_t kind) { return all[rank][kind].item<std::int64_t>(); };
+    memory.push_back({number(0), number(1), number(2), number(3)});
+  }
+  return memory;
+}
+
 // The plain model with the same weights and data, on this rank alone.
-bool is_same_alone(const Options& options, const gpt::Text& text,
-                   const std::vector<double>& losses) {
-  Training training(options, text, gpt::build(options.shape, options.seed));
+std::vector<double> losses_alone(const Options& options, const gpt::Text& text) {
+  gpt::Training training(options, text, gpt::build(options.shape, options.seed));
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < std::min(options.checked, options.steps); ++step) {
+    losses.push_back(training.step([](const at::Tensor& tensor) { return tensor; }));
+  }
+  return losses;
+}
+
+std::string in_digits(double value, const char* format) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, format, value);
+  return digits;
+}
+
+// Prints some of the losses side by side; gives the greatest relative difference of all.
+double compare(const std::vector<double>& losses, const std::vector<double>& alone) {
   Table table({"step", "distributed", "plain", "relative difference"});
-  const auto in_digits = [](double value, const char* format) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, format, value);
-    return std::string(digits);
-  };
   double worst = 0;
-  bool is_same = true;
-  const auto checked = std::min<std::int64_t>(options.checked, options.steps);
-  for (std::int64_t step = 1; step <= checked; ++step) {
-    const double plain = training.step([](const at::Tensor& tensor) { return tensor; });
-    const double distributed = losses[static_cast<std::size_t>(step - 1)];
+  for (std::size_t step = 1; step <= alone.size(); ++step) {
+    const double distributed = losses[step - 1], plain = alone[step - 1];
     const double difference = std::abs(distributed - plain) / plain;
-    worst = std::max(worst, difference);
-    is_same = is_same && difference <= options.tolerance;
-    if (step != 1 && step % std::max<std::int64_t>(1, checked / 4) != 0) continue;
+    worst = std::max(worst, std::isnan(difference) ? INFINITY : difference);
+    if (step != 1 && step % std::max<std::size_t>(1, alone.size() / 4) != 0) continue;
     table.add({std::to_string(step), in_digits(distributed, "%.6f"), in_digits(plain, "%.6f"),
                in_digits(difference, "%.1e")});
   }
-  std::cout << "\nThe same on one rank with plain tensors, the first " << checked << " steps:\n\n";
+  std::cout << "\nThe same on one rank with plain tensors, the first " << alone.size()
+            << " steps:\n\n";
   table.print(std::cout);
-  std::cout << '\n'
-            << (is_same ? "the same" : "NOT THE SAME") << ": they differ by at most "
-            << in_digits(worst, "%.1e") << " (allowed: " << in_digits(options.tolerance, "%.0e")
-            << ")\n";
-  return is_same;
+  return worst;
 }
 
 void check(const Options& options, const gpt::Text& text) {
@@ -194,6 +131,15 @@ void check(const Options& options, const gpt::Text& text) {
   }
 }
 
+void write_report(const std::string& file, const gpt::Record& record) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder);
+  std::ofstream out(file);
+  out << to_html(page_of(record));
+  if (!out.flush()) throw UsageError("cannot write the report").fact("file", file);
+  std::cout << "\nCurves, pictures and tables of this run: " << file << '\n';
+}
+
 bool run(Options options) {
   const gpt::Text text(options.files);
   options.shape.vocabulary = text.vocabulary();
@@ -204,10 +150,11 @@ bool run(Options options) {
   const DeviceMesh mesh = world.mesh({{"dp", world.size() / tp}, {"tp", tp}});
 
   const auto model = gpt::build(options.shape, options.seed);
-  distribute_module(*model, mesh, kPlaced, kSameOnAllRanks);
+  parallelize_module(*model, mesh["tp"], kPlan, kSameOnAllRanks);
+  replicate(*model, mesh["dp"]);
   if (speaks) print_parameters(mesh, *model);
 
-  Training training(options, text, model);
+  gpt::Training training(options, text, model);
   std::vector<double> losses(static_cast<std::size_t>(options.steps));
   std::int64_t done = 0;
   State state(world);
@@ -219,12 +166,12 @@ bool run(Options options) {
     if (speaks) std::cout << "goes on after step " << done << "\n\n";
   }
   AsyncSaver saver;
-  const Progress progress(options, world);
+  gpt::Progress progress(options, world, done);
   while (done < options.steps) {
     const double loss =
         training.step([&](const at::Tensor& batch) { return shard_batch(batch, mesh); });
     losses[static_cast<std::size_t>(done++)] = loss;
-    if (speaks) progress.show(done, loss);
+    progress.step_done(loss);
     const bool is_due = done % options.every == 0 || done == options.steps;
     if (!options.folder.empty() && is_due) {
       saver.save(options.folder, state, {.step = done, .keep = 2});
@@ -232,10 +179,28 @@ bool run(Options options) {
     if (done == options.stop) return true;
   }
   saver.wait();
+  const double seconds = progress.seconds();
+  const std::vector<gpt::RankMemory> memory = gathered(world, training.memory());
   manual_seed(world, options.seed);
   const std::string sample = generate(*model, text, mesh, text.beginning(8), options.sample);
-  if (speaks) std::cout << "\nWhat it writes now:\n\n" << sample << '\n';
-  return !speaks || is_same_alone(options, text, losses);
+  if (!speaks) return true;
+
+  std::cout << "\nWhat it writes now:\n\n" << sample << '\n';
+  const std::vector<double> alone = losses_alone(options, text);
+  const double difference = compare(losses, alone);
+  const bool is_same = difference <= options.tolerance;
+  std::cout << '\n'
+            << (is_same ? "the same" : "NOT THE SAME") << ": they differ by at most "
+            << in_digits(difference, "%.1e")
+            << " (allowed: " << in_digits(options.tolerance, "%.0e") << ")\n";
+  if (!options.report.empty()) {
+    const at::Tensor batch =
+        shard_batch(at::zeros({options.batch, options.shape.length}, at::kLong), mesh);
+    write_report(options.report,
+                 {specs_of(*model), spec_of(batch), losses, alone, difference, options.tolerance,
+                  seconds, progress.tokens(), progress.communication(), memory, sample});
+  }
+  return is_same;
 }
 
 }  // namespace
@@ -264,6 +229,7 @@ int main(int argc, char** argv) {
       ->needs(folder);
   app.add_option("--rate", options.rate, "Learning rate")->capture_default_str();
   app.add_option("--seed", options.seed, "Of weights, data and sample")->capture_default_str();
+  app.add_option("--report", options.report, "Write a page about the run to this file (HTML)");
   try {
     app.parse(argc, argv);
     return run(options) ? 0 : 1;

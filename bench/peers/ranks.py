@@ -23,16 +23,52 @@ def record(group, case, who, value, unit="us", failure=None):
         print(json.dumps({**line, "failure": failure} if failure else line), flush=True)
 
 
-def run(script, part, ranks):
-    """Runs `script part` as that many ranks, which use joined()."""
+def run(script, part, ranks, stdout=None):
+    """Runs `script part` as that many ranks, which use joined(). They write where `stdout` says."""
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for rank in range(ranks):
             place = {"PEER_RANK": str(rank), "PEER_RANKS": str(ranks), "PEER_STORE": folder + "/store",
                      "OMP_NUM_THREADS": "1"}
-            children.append(subprocess.Popen([sys.executable, script, part], env={**os.environ, **place}))
+            children.append(subprocess.Popen([sys.executable, script, part], env={**os.environ, **place}, stdout=stdout))
         if any([child.wait() for child in children]):
             sys.exit(f"a rank of {part} failed")
+
+
+def measured(script, part, ranks):
+    """The measurements that such ranks record."""
+    with tempfile.TemporaryFile("w+") as lines:
+        run(script, part, ranks, lines)
+        lines.seek(0)
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def record_medians(runs):
+    """Of measurements that stand in several lists, the medians, in the order of the first list."""
+    for one in runs[0]:
+        alike = [other["value"] for measurements in runs for other in measurements
+                 if (other["case"], other["who"]) == (one["case"], one["who"])]
+        record(one["group"], one["case"], one["who"], statistics.median(alike), one["unit"])
+
+
+class PeakMemory:
+    """Resident memory that this process has come to need, at its peak, since this was made."""
+
+    def __init__(self):
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")  # the peak so far is forgotten
+        self.before = self.status("VmRSS:")
+
+    @staticmethod
+    def status(name):
+        with open("/proc/self/status", encoding="ascii") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(name))
+
+    def megabytes(self):
+        """Of the rank that needs most."""
+        mine = torch.tensor([(self.status("VmHWM:") - self.before) / 1024], dtype=torch.float64)
+        dist.all_reduce(mine, dist.ReduceOp.MAX)
+        return mine.item()
 
 
 @contextlib.contextmanager
