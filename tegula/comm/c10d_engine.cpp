@@ -157,7 +157,7 @@ void C10dEngine::move_pieces(const Call& call, Regions from, Regions to) {
   std::vector<std::int64_t> received_sizes = sizes_of(to);
   run(call, [&] {
     return link_.backend()->alltoall_base(received, sent, received_sizes, sent_sizes,
-                                   link_.with_timeout(c10d::AllToAllOptions()));
+                                          link_.with_timeout(c10d::AllToAllOptions()));
   });
   unpack_all(received, to);
 }
@@ -182,7 +182,8 @@ void C10dEngine::all_gather(const Call& call, const Region& from, Regions to) {
   }
   at::Tensor received = is_even ? place_for(to) : new_bytes(longest * size());
   run(call, [&] {
-    return link_.backend()->_allgather_base(received, sent, link_.with_timeout(c10d::AllgatherOptions()));
+    return link_.backend()->_allgather_base(received, sent,
+                                            link_.with_timeout(c10d::AllgatherOptions()));
   });
   if (is_even) return unpack_all(received, to);
   for (std::size_t rank = 0; rank < to.size(); ++rank) {

@@ -1,5 +1,5 @@
-// Work on a c10d::Backend: started, waited for, and ended with the group's fault if it fails. The calls
-// of a group that go over one backend (c10d_engine.h) share one link.
+// Work on a c10d::Backend: started, waited for, and ended with the group's fault if it fails. The
+// calls of a group that go over one backend (c10d_engine.h) share one link.
 //
 // An error of the backend, or abort(), becomes the fault: a CommError that everything started later
 // throws at once. What the network may still touch after an error is parked.

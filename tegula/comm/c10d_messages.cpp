@@ -1,5 +1,5 @@
-// A message that carries its shape is two, the second of the size that the first one tells: the head
-// and the tensor, one after the other for each peer and direction.
+// A message that carries its shape is two, the second of the size that the first one tells: the
+// head and the tensor, one after the other for each peer and direction.
 #include "tegula/comm/c10d_messages.h"
 
 #include <ATen/ATen.h>
@@ -42,9 +42,8 @@ void C10dMessages::start(const Message& message, Engine::OnEnd on_end) {
     return queue.queue(announced(std::move(on_end), [this, message] { move_with_shape(message); }));
   }
   queue.start();
-  queue.queue(announced(std::move(on_end), [this, message, work = started(message)] {
-    finish(message, work);
-  }));
+  queue.queue(announced(std::move(on_end),
+                        [this, message, work = started(message)] { finish(message, work); }));
 }
 
 bool C10dMessages::is_idle() {

@@ -1,5 +1,5 @@
-// The messages of a group over a c10d::Backend, beside its collectives. One waits for what was posted
-// before it between the same two ranks in the same direction, and for nothing else.
+// The messages of a group over a c10d::Backend, beside its collectives. One waits for what was
+// posted before it between the same two ranks in the same direction, and for nothing else.
 #pragma once
 
 #include <map>

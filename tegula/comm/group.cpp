@@ -95,7 +95,8 @@ auto run_now(GroupState& group, Kind kind, Make make) {
   OneThread thread(group);
   const auto prepared = ready_collective(group, kind, make);
   const comm::Flight flight(group, prepared.call);
-  const std::shared_ptr<comm::LogLine> line = comm::noted(group, prepared.call, bytes_sent_by(prepared));
+  const std::shared_ptr<comm::LogLine> line =
+      comm::noted(group, prepared.call, bytes_sent_by(prepared));
   const comm::LogTime time(line);
   comm::Engine& engine = thread.engine();
   const std::unique_lock<std::mutex> lock = engine.worker().lock_when_idle();

@@ -1,5 +1,5 @@
-// What every call on a group has: the party that makes it, a line in the logs that stand, a place in
-// the flight recorder and, if it does not end at once, a state that is waited for.
+// What every call on a group has: the party that makes it, a line in the logs that stand, a place
+// in the flight recorder and, if it does not end at once, a state that is waited for.
 #pragma once
 
 #include <ATen/core/Tensor.h>

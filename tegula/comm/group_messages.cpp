@@ -23,12 +23,13 @@ auto or_refused_message(GroupState& group, Kind kind, int peer, Begin begin) {
 PreparedCall ready_message(GroupState& group, Kind kind, const at::Tensor& tensor, int peer,
                            int tag) {
   const Party party = party_of(group);
-  return or_refused_message(group, kind, peer, [&] {
-    return prepare_message(party, kind, tensor, peer, tag);
-  });
+  return or_refused_message(group, kind, peer,
+                            [&] { return prepare_message(party, kind, tensor, peer, tag); });
 }
 
-std::int64_t bytes_of(const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); }
+std::int64_t bytes_of(const at::Tensor& tensor) {
+  return static_cast<std::int64_t>(tensor.nbytes());
+}
 
 Call shaped_call(GroupState& group, Kind kind, int peer, int tag) {
   const Party party = party_of(group);
@@ -58,8 +59,8 @@ void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int pee
   if (kind == Kind::Recv && !prepared.input.is_same(tensor)) tensor.copy_(prepared.input);
 }
 
-std::shared_ptr<PendingState> message_async(GroupState& group, Kind kind,
-                                                  const at::Tensor& tensor, int peer, int tag) {
+std::shared_ptr<PendingState> message_async(GroupState& group, Kind kind, const at::Tensor& tensor,
+                                            int peer, int tag) {
   const PreparedCall prepared = ready_message(group, kind, tensor, peer, tag);
   auto pending = std::make_shared<PendingState>();
   pending->line = noted(group, prepared.call, bytes_of(prepared.input));
@@ -119,16 +120,14 @@ std::shared_ptr<PendingState> start_message(GroupState& group, const ShapedMessa
   auto pending = std::make_shared<PendingState>();
   pending->line = shaped.line;
   const Kind kind = shaped.message.call.kind();
-  Engine::OnEnd on_end =
-      [pending, kind, tensor = shaped.tensor,
-       flight = std::make_shared<const Flight>(group, shaped.message.call)](
-          std::exception_ptr error) {
-        if (error) return pending->fail(std::move(error));
-        pending->end(kind == Kind::Recv ? *tensor : at::Tensor());
-      };
-  or_refused_message(group, kind, shaped.message.peer, [&] {
-    group.engine().message_async(shaped.message, std::move(on_end));
-  });
+  Engine::OnEnd on_end = [pending, kind, tensor = shaped.tensor,
+                          flight = std::make_shared<const Flight>(group, shaped.message.call)](
+                             std::exception_ptr error) {
+    if (error) return pending->fail(std::move(error));
+    pending->end(kind == Kind::Recv ? *tensor : at::Tensor());
+  };
+  or_refused_message(group, kind, shaped.message.peer,
+                     [&] { group.engine().message_async(shaped.message, std::move(on_end)); });
   return pending;
 }
 

@@ -1,6 +1,6 @@
 // The messages of a group's members, plain ones and those that carry their shape: made ready, and
-// carried by the engine now or async. What is said in group.h holds; a message that this rank cannot
-// begin is announced to its peer where the engine can.
+// carried by the engine now or async. What is said in group.h holds; a message that this rank
+// cannot begin is announced to its peer where the engine can.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,11 +1,11 @@
 // torch::save of what is distributed is refused before it opens the file. libtorch itself opens,
 // and so empties, the file first, and looks at tensors then: an earlier checkpoint would be gone.
 //
-// Where this header is included, torch::save(tensor | list of tensors | module | optimizer, ...) means
-// a function at its end, which is more constrained than libtorch's own: it looks for DTensors, and
-// then does as libtorch does. Where it is not included, nothing of ours is called before libtorch
-// has opened the file. To save whole values, gather them on all ranks and save them on one
-// (docs/porting.md).
+// Where this header is included, torch::save(tensor | list of tensors | module | optimizer, ...)
+// means a function at its end, which is more constrained than libtorch's own: it looks for
+// DTensors, and then does as libtorch does. Where it is not included, nothing of ours is called
+// before libtorch has opened the file. To save whole values, gather them on all ranks and save them
+// on one (docs/porting.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -294,9 +294,8 @@ TEST(Fault, AThreadThatCannotBeStartedIsAnErrorOnAllRanks) {
                     },
                     {1, texts});
   };
-  without_threads(
-      [](const Group& group) { group.all_reduce_async(at::ones({8}), ReduceOp::Sum); },
-      {"rank 1 refused a call", "all_reduce, refused: cannot start a thread: "});
+  without_threads([](const Group& group) { group.all_reduce_async(at::ones({8}), ReduceOp::Sum); },
+                  {"rank 1 refused a call", "all_reduce, refused: cannot start a thread: "});
   without_threads([](const Group& group) { group.recv_async(at::ones({4}), 0); },
                   {"rank 1 failed: recv, refused: cannot start a thread: "});
   without_threads([](const Group& group) { group.send_async(at::ones({4}), 0); },

@@ -202,7 +202,8 @@ TEST(Meeting, ARankThatMayNotOpenFilesIsToldSo) {
     });
     expect_told(alone, "cannot make a socket to meet the other ranks: Too many open files");
   }
-  Child zero([&] { meet_on_host(job, 0, 2, kLong); });  // hands a descriptor over that finds no place
+  Child zero(
+      [&] { meet_on_host(job, 0, 2, kLong); });  // hands a descriptor over that finds no place
   Child one([&] {
     leave_few_descriptors(1);
     meet_on_host(job, 1, 2, kLong);

@@ -191,8 +191,7 @@ class Host {
   std::list<Guest> guests_;
 };
 
-Host::Host(const std::string& job, int ranks)
-    : job_(job), ranks_(ranks), listener_(new_socket()) {
+Host::Host(const std::string& job, int ranks) : job_(job), ranks_(ranks), listener_(new_socket()) {
   const Address address = address_of(job);
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) != 0 ||
       listen(listener_.get(), SOMAXCONN) != 0) {
