@@ -50,6 +50,9 @@ class Engine {
   // This rank does not make its call, which was wrong in itself or met an error before it began; it
   // counts as one. Engines that can tell the others that wait for it do.
   virtual void refuse(Kind, const std::string& /*why*/) {}
+  // The same of a message to or from `peer`, which may be a rank that there is not: any member may
+  // then be the one that waits.
+  virtual void refuse_message(Kind, int /*peer*/, const std::string& /*why*/) {}
   // After a collective threw: the memory of its regions. An engine whose network may still write
   // there keeps it until the process ends.
   virtual void keep_after_failure(const std::vector<at::Tensor>& /*memory*/) {}

@@ -1,19 +1,16 @@
 // A call is made ready in the caller's thread (prepared_call.h): what is wrong with it is found
 // there. Then it runs, at once or on the engine's worker, in the order in which calls were made.
-// Messages go beside that order.
+// Messages go beside that order (group_messages.h).
 #include "tegula/comm/group.h"
 
 #include <ATen/ATen.h>
 
-#include <condition_variable>
-#include <mutex>
-
 #include "tegula/base/error.h"
 #include "tegula/base/sentence.h"
 #include "tegula/base/text.h"
-#include "tegula/bridge/torch_types.h"
+#include "tegula/comm/group_call.h"
+#include "tegula/comm/group_messages.h"
 #include "tegula/comm/group_state.h"
-#include "tegula/comm/log_book.h"
 #include "tegula/comm/prepared_call.h"
 
 namespace tegula {
@@ -25,61 +22,12 @@ using comm::Kind;
 using comm::Party;
 using comm::PreparedCall;
 
-namespace inner::comm {
-
-struct PendingState {
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool is_done = false;
-  std::exception_ptr error;
-  std::vector<at::Tensor> results;
-  std::shared_ptr<LogLine> line;  // null: no log stood when the call was started
-
-  void end(std::vector<at::Tensor> values) {
-    finish([&] { results = std::move(values); });
-  }
-  void end(at::Tensor value) { end(std::vector<at::Tensor>{std::move(value)}); }
-  void fail(std::exception_ptr cause) {
-    finish([&] { error = std::move(cause); });
-  }
-
-  const std::vector<at::Tensor>& wait() {
-    const LogTime time(line);
-    std::unique_lock<std::mutex> lock(mutex);
-    ended.wait(lock, [this] { return is_done; });
-    if (error) std::rethrow_exception(error);
-    return results;
-  }
-  bool has_ended() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    return is_done;
-  }
-
- private:
-  template <class Set>
-  void finish(Set set) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex);
-      set();
-      is_done = true;
-    }
-    ended.notify_all();
-  }
-};
-
-}  // namespace inner::comm
-
 at::Tensor Pending::wait() const { return state_->wait().front(); }
 bool Pending::is_done() const { return state_->has_ended(); }
 std::vector<at::Tensor> PendingList::wait() const { return state_->wait(); }
 bool PendingList::is_done() const { return state_->has_ended(); }
 
 namespace {
-
-Party party_of(GroupState& group) {
-  group.home.check();
-  return {static_cast<int>(group.ranks.size()), group.index, *group.buffers, group.engine()};
-}
 
 // Does what comes before a call. If this rank cannot make it, the others shall not wait for it.
 template <class Begin>
@@ -94,7 +42,7 @@ auto or_refused(GroupState& group, Kind kind, Begin begin) {
 
 template <class Make>
 auto ready(GroupState& group, Kind kind, Make make) {
-  const Party party = party_of(group);
+  const Party party = comm::party_of(group);
   return or_refused(group, kind, [&] { return make(party); });
 }
 
@@ -106,21 +54,6 @@ std::int64_t bytes_sent_by(const comm::CoalescedCall& all) {
   std::int64_t bytes = 0;
   for (const PreparedCall& prepared : all.parts) bytes += bytes_sent_by(prepared);
   return bytes;
-}
-
-// Null if no log stands.
-template <class AnyMove>
-std::shared_ptr<comm::LogLine> noted(const GroupState& group, const AnyMove& prepared) {
-  if (!group.log_book->is_open()) return nullptr;
-  CommEntry entry;
-  entry.kind = prepared.call.kind();
-  entry.axis = group.axis;
-  entry.ranks = static_cast<int>(group.ranks.size());
-  entry.bytes = bytes_sent_by(prepared);
-  entry.tensors = prepared.call.tensors();
-  if (prepared.call.has_op()) entry.reduction = prepared.call.op();
-  entry.op = CommLabel::current();
-  return group.log_book->write(std::move(entry));
 }
 
 // A collective, with what its members have to agree on.
@@ -157,29 +90,13 @@ class OneThread {
   GroupState::Carrier& carrier_;
 };
 
-// A call in the flight recorder: begun, and ended when this goes.
-class Flight {
- public:
-  Flight(const GroupState& group, const comm::Call& call) : ring_(group.flights) {
-    if (ring_) number_ = ring_->begin(call, group.axis, CommLabel::current());
-  }
-  ~Flight() {
-    if (ring_) ring_->end(number_);
-  }
-  Flight(const Flight&) = delete;
-  Flight& operator=(const Flight&) = delete;
-
- private:
-  std::shared_ptr<shm::FlightRing> ring_;
-  std::uint64_t number_ = 0;
-};
-
 template <class Make>
 auto run_now(GroupState& group, Kind kind, Make make) {
   OneThread thread(group);
   const auto prepared = ready_collective(group, kind, make);
-  const Flight flight(group, prepared.call);
-  const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
+  const comm::Flight flight(group, prepared.call);
+  const std::shared_ptr<comm::LogLine> line =
+      comm::noted(group, prepared.call, bytes_sent_by(prepared));
   const comm::LogTime time(line);
   comm::Engine& engine = thread.engine();
   const std::unique_lock<std::mutex> lock = engine.worker().lock_when_idle();
@@ -193,8 +110,8 @@ std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make
   OneThread thread(group);
   auto pending = std::make_shared<comm::PendingState>();
   auto prepared = ready_collective(group, kind, make);
-  auto flight = std::make_shared<const Flight>(group, prepared.call);
-  pending->line = noted(group, prepared);
+  auto flight = std::make_shared<const comm::Flight>(group, prepared.call);
+  pending->line = comm::noted(group, prepared.call, bytes_sent_by(prepared));
   comm::Engine& engine = thread.engine();
   comm::Worker::Task task = [pending, prepared = std::move(prepared), flight = std::move(flight),
                              &engine]() -> comm::Worker::Announcement {
@@ -206,109 +123,6 @@ std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make
     }
   };
   or_refused(group, kind, [&] { engine.queue(std::move(task)); });
-  return pending;
-}
-
-void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int peer, int tag) {
-  const PreparedCall prepared = comm::prepare_message(party_of(group), kind, tensor, peer, tag);
-  const std::shared_ptr<comm::LogLine> line = noted(group, prepared);
-  const comm::LogTime time(line);
-  const Flight flight(group, prepared.call);
-  group.engine().message_now({prepared.call, peer, prepared.from[0], prepared.input});
-  if (kind == Kind::Recv && !prepared.input.is_same(tensor)) tensor.copy_(prepared.input);
-}
-
-std::shared_ptr<comm::PendingState> message_async(GroupState& group, Kind kind,
-                                                  const at::Tensor& tensor, int peer, int tag) {
-  const PreparedCall prepared = comm::prepare_message(party_of(group), kind, tensor, peer, tag);
-  auto pending = std::make_shared<comm::PendingState>();
-  pending->line = noted(group, prepared);
-  const bool copies_back = kind == Kind::Recv && !prepared.input.is_same(tensor);
-  group.engine().message_async(
-      {prepared.call, peer, prepared.from[0], prepared.input},
-      [pending, input = prepared.input, tensor, kind, copies_back,
-       flight = std::make_shared<const Flight>(group, prepared.call)](std::exception_ptr error) {
-        try {
-          if (error) std::rethrow_exception(error);
-          if (copies_back) tensor.copy_(input);
-          pending->end(kind == Kind::Recv ? tensor : at::Tensor());
-        } catch (...) {
-          pending->fail(std::current_exception());
-        }
-      });
-  return pending;
-}
-
-// A send that carries its shape, or a recv of one. `tensor` is what is sent, or what came.
-struct ShapedMessage {
-  comm::Message message;
-  std::shared_ptr<at::Tensor> tensor = std::make_shared<at::Tensor>();
-  std::shared_ptr<comm::LogLine> line;
-};
-
-std::shared_ptr<comm::LogLine> noted_message(const GroupState& group, const comm::Call& call,
-                                             const at::Tensor& input) {
-  PreparedCall prepared;
-  prepared.call = call;
-  prepared.input = input;
-  return noted(group, prepared);
-}
-
-ShapedMessage shaped_send(GroupState& group, const at::Tensor& tensor, int to, int tag) {
-  const comm::Call call = comm::shaped_message_call(party_of(group), Kind::Send, to, tag);
-  const PreparedCall prepared = comm::prepare_message(party_of(group), Kind::Send, tensor, to, tag);
-  ShapedMessage sent;
-  *sent.tensor = prepared.input;
-  sent.message = {call, to, prepared.from[0], prepared.input};
-  sent.message.head = std::make_shared<comm::TensorHead>(comm::head_of(meta_of(prepared.input)));
-  sent.line = noted_message(group, call, prepared.input);
-  return sent;
-}
-
-at::Tensor room_for(const TensorMeta& meta, comm::Buffers& buffers) {
-  try {
-    return buffers.empty(meta.shape(), scalar_type_of(meta.dtype()));
-  } catch (const std::exception&) {
-    throw CommError("there is no room for the message that came")
-        .fact("message", to_string(meta))
-        .fact("because", sentence_of(std::current_exception()))
-        .hint("send less at a time");
-  }
-}
-
-ShapedMessage shaped_recv(GroupState& group, int from, int tag) {
-  ShapedMessage awaited;
-  const comm::Call call = comm::shaped_message_call(party_of(group), Kind::Recv, from, tag);
-  awaited.message = {call, from, {}};
-  awaited.line = noted_message(group, call, {});
-  awaited.message.place_for = [tensor = awaited.tensor, line = awaited.line,
-                               buffers = group.buffers](std::span<const std::byte> head) {
-    const TensorMeta meta = comm::meta_in(head);
-    *tensor = room_for(meta, *buffers);
-    if (line) line->received = static_cast<std::int64_t>(tensor->nbytes());
-    return *tensor;
-  };
-  return awaited;
-}
-
-at::Tensor run_message(GroupState& group, const ShapedMessage& shaped) {
-  const comm::LogTime time(shaped.line);
-  const Flight flight(group, shaped.message.call);
-  group.engine().message_now(shaped.message);
-  return *shaped.tensor;
-}
-
-std::shared_ptr<comm::PendingState> start_message(GroupState& group, const ShapedMessage& shaped) {
-  auto pending = std::make_shared<comm::PendingState>();
-  pending->line = shaped.line;
-  const bool has_result = shaped.message.call.kind() == Kind::Recv;
-  group.engine().message_async(
-      shaped.message, [pending, has_result, tensor = shaped.tensor,
-                       flight = std::make_shared<const Flight>(group, shaped.message.call)](
-                          std::exception_ptr error) {
-        if (error) return pending->fail(std::move(error));
-        pending->end(has_result ? *tensor : at::Tensor());
-      });
   return pending;
 }
 
@@ -477,19 +291,19 @@ std::vector<at::Tensor> Group::reduce_scatter_coalesced(const std::vector<Tensor
 }
 
 void Group::send(const at::Tensor& tensor, int to, int tag) const {
-  message_now(*state_, Kind::Send, tensor, to, tag);
+  comm::message_now(*state_, Kind::Send, tensor, to, tag);
 }
 
 void Group::recv(const at::Tensor& tensor, int from, int tag) const {
-  message_now(*state_, Kind::Recv, tensor, from, tag);
+  comm::message_now(*state_, Kind::Recv, tensor, from, tag);
 }
 
 void Group::send_with_shape(const at::Tensor& tensor, int to, int tag) const {
-  run_message(*state_, shaped_send(*state_, tensor, to, tag));
+  comm::run_message(*state_, comm::shaped_send(*state_, tensor, to, tag));
 }
 
 at::Tensor Group::recv_with_shape(int from, int tag) const {
-  return run_message(*state_, shaped_recv(*state_, from, tag));
+  return comm::run_message(*state_, comm::shaped_recv(*state_, from, tag));
 }
 
 void Group::barrier() const { run_now(*state_, Kind::Barrier, barrier_of); }
@@ -550,19 +364,19 @@ PendingList Group::reduce_scatter_coalesced_async(const std::vector<TensorAlong>
 }
 
 Pending Group::send_async(const at::Tensor& tensor, int to, int tag) const {
-  return Pending(message_async(*state_, Kind::Send, tensor, to, tag));
+  return Pending(comm::message_async(*state_, Kind::Send, tensor, to, tag));
 }
 
 Pending Group::recv_async(const at::Tensor& tensor, int from, int tag) const {
-  return Pending(message_async(*state_, Kind::Recv, tensor, from, tag));
+  return Pending(comm::message_async(*state_, Kind::Recv, tensor, from, tag));
 }
 
 Pending Group::send_with_shape_async(const at::Tensor& tensor, int to, int tag) const {
-  return Pending(start_message(*state_, shaped_send(*state_, tensor, to, tag)));
+  return Pending(comm::start_message(*state_, comm::shaped_send(*state_, tensor, to, tag)));
 }
 
 Pending Group::recv_with_shape_async(int from, int tag) const {
-  return Pending(start_message(*state_, shaped_recv(*state_, from, tag)));
+  return Pending(comm::start_message(*state_, comm::shaped_recv(*state_, from, tag)));
 }
 
 Pending Group::barrier_async() const {

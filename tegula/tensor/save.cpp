@@ -21,6 +21,10 @@ void check(const std::string& name, const at::Tensor& tensor) {
 
 void check_can_be_saved(const at::Tensor& tensor) { check("", tensor); }
 
+void check_can_be_saved(const std::vector<at::Tensor>& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) check(std::to_string(i), tensors[i]);
+}
+
 void check_can_be_saved(const torch::nn::Module& module) {
   for (const auto& item : module.named_parameters()) check(item.key(), item.value());
   for (const auto& item : module.named_buffers()) check(item.key(), item.value());

@@ -1,10 +1,11 @@
 // torch::save of what is distributed is refused before it opens the file. libtorch itself opens,
 // and so empties, the file first, and looks at tensors then: an earlier checkpoint would be gone.
 //
-// Where this header is included, torch::save(tensor | module | optimizer, ...) means the function
-// at its end, which is more constrained than libtorch's own: it looks for DTensors, and then does
-// as libtorch does. To save whole values, gather them on all ranks and save them on one
-// (docs/porting.md).
+// Where this header is included, torch::save(tensor | list of tensors | module | optimizer, ...)
+// means a function at its end, which is more constrained than libtorch's own: it looks for
+// DTensors, and then does as libtorch does. Where it is not included, nothing of ours is called
+// before libtorch has opened the file. To save whole values, gather them on all ranks and save them
+// on one (docs/porting.md).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +13,9 @@
 
 #include <concepts>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace torch::nn {
 class Module;
@@ -25,6 +28,7 @@ namespace tegula::inner {
 
 // UsageError that names the first DTensor.
 void check_can_be_saved(const at::Tensor& tensor);
+void check_can_be_saved(const std::vector<at::Tensor>& tensors);
 void check_can_be_saved(const torch::nn::Module& module);
 void check_can_be_saved(const torch::optim::Optimizer& optimizer);
 
@@ -52,6 +56,16 @@ void save(const Value& value, SaveToArgs&&... arguments) {
   tegula::inner::check_can_be_saved(value);
   serialize::OutputArchive archive;
   archive << value;
+  archive.save_to(std::forward<SaveToArgs>(arguments)...);
+}
+
+// A list is an archive of tensors named by their places, which torch::load reads.
+template <typename... SaveToArgs>
+  requires tegula::inner::CanHoldDTensors<std::vector<at::Tensor>>
+void save(const std::vector<at::Tensor>& tensors, SaveToArgs&&... arguments) {
+  tegula::inner::check_can_be_saved(tensors);
+  serialize::OutputArchive archive;
+  for (std::size_t i = 0; i < tensors.size(); ++i) archive.write(std::to_string(i), tensors[i]);
   archive.save_to(std::forward<SaveToArgs>(arguments)...);
 }
 

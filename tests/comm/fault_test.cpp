@@ -279,19 +279,74 @@ void limit_threads(int more) {
 }
 
 TEST(Fault, AThreadThatCannotBeStartedIsAnErrorOnAllRanks) {
-  expect_failures(2,
-                  [](World& world) {
-                    sum(world);
-                    const Group group = world.group();
-                    if (world.rank() == 1) {
-                      limit_threads(0);
-                      EXPECT_THROW(group.recv_async(at::ones({4}), 0), CommError);
-                      EXPECT_THROW(group.all_reduce_async(at::ones({8}), ReduceOp::Sum), CommError);
-                      raise(SIGSTOP);
-                    }
-                    call_and_fail_again([&] { sum(world); });
-                  },
-                  {1, {"rank 1 refused a call", "all_reduce, refused: cannot start a thread: "}});
+  const auto without_threads = [](const std::function<void(const Group&)>& call,
+                                  const std::vector<std::string>& texts) {
+    expect_failures(2,
+                    [&](World& world) {
+                      sum(world);
+                      const Group group = world.group();
+                      if (world.rank() == 1) {
+                        limit_threads(0);
+                        EXPECT_THROW(call(group), CommError);
+                        raise(SIGSTOP);
+                      }
+                      call_and_fail_again([&] { sum(world); });
+                    },
+                    {1, texts});
+  };
+  without_threads([](const Group& group) { group.all_reduce_async(at::ones({8}), ReduceOp::Sum); },
+                  {"rank 1 refused a call", "all_reduce, refused: cannot start a thread: "});
+  without_threads([](const Group& group) { group.recv_async(at::ones({4}), 0); },
+                  {"rank 1 failed: recv, refused: cannot start a thread: "});
+  without_threads([](const Group& group) { group.send_async(at::ones({4}), 0); },
+                  {"rank 1 failed: send, refused: cannot start a thread: "});
+}
+
+TEST(Fault, AMessageThatOneRankRefusesThrowsOnItsPeerAtOnce) {
+  const std::int64_t large = 3'000'000;  // its receiver has to take part
+  using Act = std::function<void(const Group&)>;
+  const auto refusal = [&](const Act& refused, const Act& waiting, const std::string& text) {
+    expect_failures(2,
+                    [&](World& world) {
+                      const Group group = world.group();
+                      group.barrier();
+                      if (world.rank() == 1) {
+                        EXPECT_THROW(refused(group), UsageError);
+                        raise(SIGSTOP);  // there, and makes no call
+                      }
+                      call_and_fail_again([&] { waiting(group); });
+                    },
+                    {1, {"rank 1 failed: " + text}});
+  };
+  const Act awaits = [](const Group& group) { group.recv(at::ones({4}), 1); };
+  refusal([](const Group& group) { group.send(at::Tensor(), 0); }, awaits, "send, refused: ");
+  refusal([](const Group& group) { group.send_async(at::Tensor(), 0); }, awaits, "send, refused: ");
+  refusal([](const Group& group) { group.send(at::ones({4}), 7); }, awaits, "send, refused: ");
+  refusal([](const Group& group) { group.send_with_shape(at::ones({4}), 0, -1); },
+          [](const Group& group) { group.recv_with_shape_async(1).wait(); }, "send, refused: ");
+  refusal([](const Group& group) { group.recv(at::Tensor(), 0); },
+          [&](const Group& group) { group.send(at::ones({large}), 1); }, "recv, refused: ");
+}
+
+TEST(Fault, AMessageThatBothItsRanksRefuseIsHarmless) {
+  const auto ends = run_processes(3, [](World& world) {
+    const Group group = world.group();
+    for (int i = 0; i < 2; ++i) {  // of rank 0 with each of the others, which throw half as often
+      if (world.rank() == 0) {
+        for (int peer : {1, 2}) EXPECT_THROW(group.send(at::Tensor(), peer), UsageError);
+      } else {
+        EXPECT_THROW(group.recv(at::Tensor(), 0), UsageError);
+      }
+    }
+    const at::Tensor got = at::zeros({4});
+    if (world.rank() == 0) std::this_thread::sleep_for(100ms);  // they wait, and look around
+    for (int peer : {1, 2}) {
+      if (world.rank() == 0) group.send(at::ones({4}), peer);
+      if (world.rank() == peer) group.recv(got, 0);
+    }
+    require(world.rank() == 0 || at::equal(got, at::ones({4})), "a wrong message");
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
 }
 
 TEST(Fault, PairsThatDisagreeOnSizesThrowOnEveryRank) {

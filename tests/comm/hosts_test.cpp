@@ -104,6 +104,21 @@ TEST(Hosts, AProcessCanHoldSeveralWorlds) {
             kNoErrors);
 }
 
+TEST(Hosts, AWorldRecoversOnAllOfThem) {
+  EXPECT_EQ(run_on_two_hosts({},
+                             [](int) {
+                               const World world = World::from_env();
+                               require_sum(world);
+                               for (int i = 0; i < 2; ++i) {
+                                 world.group().abort("enough");
+                                 EXPECT_THROW(world.group().barrier(), CommError);
+                                 world.recover();
+                                 require_sum(world);
+                               }
+                             }),
+            kNoErrors);
+}
+
 TEST(Hosts, TheStoreListensAtTheAddressOfTheRendezvousOnly) {
   const Job job;
   EXPECT_EQ(run_on_two_hosts(job,

@@ -184,6 +184,33 @@ TEST(Meeting, ARankThatEndsBeforeItHasJoinedIsAnErrorOnAllAtOnce) {
   EXPECT_EQ(one.outcome(), told);
 }
 
+// It may open so many more files.
+void leave_few_descriptors(int more) {
+  const int next = dup(STDIN_FILENO);
+  close(next);
+  const auto count = static_cast<rlim_t>(next + more);
+  const rlimit limit{count, count};
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+TEST(Meeting, ARankThatMayNotOpenFilesIsToldSo) {
+  const std::string job = new_job();
+  for (int rank : {0, 1}) {
+    Child alone([&] {
+      leave_few_descriptors(0);
+      meet_on_host(job, rank, 2, kLong);
+    });
+    expect_told(alone, "cannot make a socket to meet the other ranks: Too many open files");
+  }
+  Child zero(
+      [&] { meet_on_host(job, 0, 2, kLong); });  // hands a descriptor over that finds no place
+  Child one([&] {
+    leave_few_descriptors(1);
+    meet_on_host(job, 1, 2, kLong);
+  });
+  expect_told(zero, "rank 1 of this host ended when the ranks met");
+}
+
 TEST(Meeting, ARankThatDiesAfterItHasJoinedEndsIt) {
   const std::string job = new_job();
   Child zero([&] { meet_on_host(job, 0, 3, kLong); });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <limits>
 #include <set>
@@ -64,6 +65,26 @@ TEST(World, ServesMoreRanksThanTheHostHasProcessors) {
     require(got.wait().item<int>() == (me + kRanks - 1) % kRanks, "a wrong message");
   });
   for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
+TEST(World, ServesHundredsOfGroups) {
+  const auto ends = run_processes(2, [](World& world) {
+    for (int i = 0; i < 300; ++i) {
+      const Group group = world.group({0, 1}, {"group " + std::to_string(i), "", std::nullopt});
+      require(group.all_reduce(at::ones({3}), ReduceOp::Sum)[0].item<float>() == 2, "a wrong sum");
+    }
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
+}
+
+TEST(World, MayLiveUntilItsProgramEnds) {
+  const auto ends = run_processes(2, [](World& world) {
+    static const World kept = world;
+    static const Pending sum = kept.group().all_reduce_async(at::ones({3}), ReduceOp::Sum);
+    sum.wait();
+    std::exit(0);  // ends what is static
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error << end.signal;
 }
 
 TEST(World, RanksThatRepeatOrDoNotExistAreRefused) {

@@ -41,13 +41,21 @@ at::Tensor cut(World& world, const at::Tensor& whole) {
 }
 
 TEST(ErrorOfOneRank, ADivisionByZeroInOneTileReachesAll) {
-  expect_told(errors_of(3,
-                        [](World& world) {
-                          at::Tensor divisor = at::ones({6}, at::kInt);
-                          divisor[5] = 0;
-                          cut(world, at::ones({6}, at::kInt)).div(cut(world, divisor), "floor");
-                        }),
-              {"aten::div", "ZeroDivisionError", "i32[6] on (a=3) as [S(0)]"});
+  using Divide = std::function<void(const at::Tensor&, const at::Tensor&)>;
+  for (const auto& [op, divide] : std::vector<std::pair<std::string, Divide>>{
+           {"div", [](const at::Tensor& x, const at::Tensor& y) { x.div(y, "floor"); }},
+           {"div", [](const at::Tensor& x, const at::Tensor& y) { x.div_(y, "trunc"); }},
+           {"floor_divide", [](const at::Tensor& x, const at::Tensor& y) { x.floor_divide(y); }},
+           {"fmod", [](const at::Tensor& x, const at::Tensor& y) { x.fmod(y); }},
+           {"remainder_", [](const at::Tensor& x, const at::Tensor& y) { x.remainder_(y); }}}) {
+    expect_told(errors_of(3,
+                          [&divide](World& world) {
+                            at::Tensor divisor = at::ones({6}, at::kInt);
+                            divisor[5] = 0;
+                            divide(cut(world, at::ones({6}, at::kInt)), cut(world, divisor));
+                          }),
+                {"aten::" + op, "ZeroDivisionError", "i32[6] on (a=3) as [S(0)]"});
+  }
 }
 
 TEST(ErrorOfOneRank, AnIndexOutOfRangeInOneTileReachesAll) {

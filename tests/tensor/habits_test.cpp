@@ -228,6 +228,8 @@ TEST(Files, WhatIsDistributedIsRefusedBeforeTheFileIsTouched) {
              {[&] { torch::save(net, path); }, "\"weight\", f32[2, 3]"},
              {[&] { torch::save(net.ptr(), path); }, "\"weight\""},
              {[&] { torch::save(net->weight, path); }, "f32[2, 3] on (a=2) as [R]"},
+             {[&] { torch::save(Tensors{at::ones({1}), net->weight}, path); }, "\"1\", f32[2, 3]"},
+             {[&] { torch::save(net->parameters(), path); }, "\"0\", f32[2, 3]"},
              {[&] { torch::save(optimizer, path); }, "f32[2, 3]"}}) {
       const std::string text = error_of(call);
       EXPECT_TRUE(contains(text, "torch::save cannot save what is distributed")) << text;
@@ -251,6 +253,11 @@ TEST(Files, WhatIsPlainIsSavedAsEver) {
   std::ostringstream stream;
   torch::save(net->weight, stream);
   EXPECT_FALSE(stream.str().empty());
+  torch::save(Tensors{at::arange(3), at::ones({2})}, file.path.string());
+  Tensors list;
+  torch::load(list, file.path.string());
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_TRUE(at::equal(list[0], at::arange(3)) && at::equal(list[1], at::ones({2})));
 }
 
 TEST(Files, AnOptimizersStateIsLoadedAndDistributed) {

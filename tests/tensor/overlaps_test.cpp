@@ -93,6 +93,10 @@ TEST(Overlaps, AnExpandedTensorIsWrittenWhereAPlainOneIs) {
   expect([](const at::Tensor& x) { x.add_(1); });
   expect([](const at::Tensor& x) { x.copy_(x.clone()); });
   expect([](const at::Tensor& x) { x.mul_(x.sum()); });
+  expect_as_plain_memory(numbers({1, 2}), [](const at::Tensor& a) {  // cut: rank 2 has no elements
+    const c10::List<std::optional<at::Tensor>> rows({at::tensor({0, 2}, at::kLong)});
+    a.expand({3, 2}).index_put_(rows, at::ones({2, 2}, at::kDouble));
+  });
 }
 
 TEST(Overlaps, RanksWithoutElementsRefuseToo) {

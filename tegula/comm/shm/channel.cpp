@@ -283,6 +283,14 @@ void Channel::refuse(const std::string& what) {
   refusal.calls.store(++calls_, std::memory_order_release);
 }
 
+void Channel::refuse_message(int peer, const std::string& what) {
+  if (is_broken()) return;  // that is known, and why
+  const bool is_known = peer >= 0 && peer < size_ && peer != index();
+  const std::vector<int> both = {me_on_board(),
+                                 options_.members[static_cast<std::size_t>(is_known ? peer : 0)]};
+  board_->note_error(me_on_board(), is_known ? both : options_.members, what);
+}
+
 // A member that has not come to this call and has counted it has refused it.
 void Channel::check_refusal(int member, const Call& call) {
   const Refusal& refusal = refusals_[member];

@@ -101,6 +101,10 @@ class Channel {
   // Counts a call that this rank does not make because it was wrong in itself. Members that wait
   // for it throw, naming `what`; if all refuse it, nothing happens.
   void refuse(const std::string& what);
+  // A message to or from `peer` that this rank does not begin counts as an error that it threw
+  // among the two of them, or among all members if there is no such peer: who waits for it throws,
+  // unless it has refused one, too.
+  void refuse_message(int peer, const std::string& what);
 
   // A call was made that another thread will carry out, or it has been: whoever waits for it need
   // not ask why it does not come. Any thread.

@@ -31,6 +31,10 @@ void ShmEngine::refuse(comm::Kind kind, const std::string& why) {
   });
 }
 
+void ShmEngine::refuse_message(comm::Kind kind, int peer, const std::string& why) {
+  channel_.refuse_message(peer, std::string(name_of(kind)) + ", refused: " + why);
+}
+
 void ShmEngine::queue(comm::Worker::Task task) {
   channel_.note_queued();
   try {
@@ -48,10 +52,15 @@ void ShmEngine::queue(comm::Worker::Task task) {
 void ShmEngine::message_async(const comm::Message& message, OnEnd on_end) {
   if (message.call.kind() != comm::Kind::Send) return messages_.start(message, std::move(on_end));
   channel_.note_queued();
-  messages_.start(message, [this, on_end = std::move(on_end)](std::exception_ptr error) {
+  try {
+    messages_.start(message, [this, on_end = std::move(on_end)](std::exception_ptr error) {
+      channel_.note_carried_out();
+      on_end(std::move(error));
+    });
+  } catch (...) {
     channel_.note_carried_out();
-    on_end(std::move(error));
-  });
+    throw;
+  }
 }
 
 void ShmEngine::all_reduce(const Call& call, const std::byte* from, std::byte* to,

@@ -42,6 +42,7 @@ class ShmEngine final : public comm::Engine, public std::enable_shared_from_this
   void set_timeout(std::chrono::milliseconds timeout) override { channel_.set_timeout(timeout); }
   void abort(const CommError& error) override { channel_.abort(error); }
   void refuse(comm::Kind kind, const std::string& why) override;
+  void refuse_message(comm::Kind kind, int peer, const std::string& why) override;
 
   void all_reduce(const Call& call, const std::byte* from, std::byte* to,
                   std::int64_t count) override;

@@ -58,6 +58,14 @@ Address address_of(const std::string& job) {
   return address;
 }
 
+Descriptor new_socket() {
+  Descriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (made.get() >= 0) return made;
+  throw CommError(std::string("cannot make a socket to meet the other ranks: ") +
+                  std::strerror(errno))
+      .hint("allow the process more open files (ulimit -n)");
+}
+
 // --- packets ----------------------------------------------------------------------------------
 
 enum class Kind : std::uint32_t { Hello = 0x7465'6701, Challenge, Proof, Welcome };
@@ -183,10 +191,7 @@ class Host {
   std::list<Guest> guests_;
 };
 
-Host::Host(const std::string& job, int ranks)
-    : job_(job),
-      ranks_(ranks),
-      listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+Host::Host(const std::string& job, int ranks) : job_(job), ranks_(ranks), listener_(new_socket()) {
   const Address address = address_of(job);
   if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) != 0 ||
       listen(listener_.get(), SOMAXCONN) != 0) {
@@ -345,7 +350,7 @@ std::shared_ptr<Board> Attendee::meet() {
 }
 
 std::shared_ptr<Board> Attendee::visit() {
-  const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const Descriptor socket = new_socket();
   if (!connect_to_host(socket)) return nullptr;
   Exchange exchange{rank_, new_nonce(), {}};
   if (!send_packet(socket.get(), {Kind::Hello, rank_, exchange.of_guest, {}})) return nullptr;
