@@ -106,6 +106,22 @@ void bind_plans(py::module_& module) {
                           {.reduction = parse_gradient_policy(policy).otherwise()});
       },
       Unlocked());
+  module.def(
+      "fully_shard_members",
+      [](const Standing& members, const DeviceMesh& mesh, const std::vector<Placements>& roles,
+         const std::string& layout, std::int64_t multiple, std::int64_t most_bytes,
+         const std::string& policy, std::optional<at::ScalarType> wire, bool prefetches) {
+        using Options = FullyShardOptions;
+        fully_shard_members(
+            in_cpp(members), mesh, {roles.at(0), roles.at(1), roles.at(2)},
+            {.layout = layout == "owned" ? Options::Layout::Owned : Options::Layout::Even,
+             .multiple = multiple,
+             .most_bytes = most_bytes,
+             .reduction = parse_gradient_policy(policy).otherwise(),
+             .wire = wire,
+             .prefetch = prefetches ? Options::Prefetch::Next : Options::Prefetch::Off});
+      },
+      Unlocked());
 }
 
 }  // namespace

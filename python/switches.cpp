@@ -41,6 +41,10 @@ void bind_switches(py::module_& module) {
                                    "While it is entered, an op that would move data unasked is a "
                                    "UsageError that names the op and the plan.")
       .def(py::init<>());
+  bind_context<Switch<KeepGathered>>(module, "keep_gathered",
+                                     "While it is entered, parameters of a fully sharded module "
+                                     "that were gathered stay gathered until they are written.")
+      .def(py::init<>());
   bind_context<BuildContext>(module, "build_distributed",
                              "While it is entered, floating-point tensors that torch makes from "
                              "nothing are distributed, so that no rank ever holds a whole one: "

@@ -26,12 +26,12 @@ if _torch.__version__.split("+")[0] != _built_for.TORCH:
 from . import _tegula, _tensor_methods
 from ._tegula import (
     CommError, DeviceMesh, Error, Group, InternalError, MaskPartial, Partial, Pending, Replicate, Shard, Style,
-    StyledParameter, UsageError, World, build_distributed, gradient_policy, implicit_replication, is_dtensor, lane,
-    strict_mode,
+    StyledParameter, UsageError, World, build_distributed, gradient_policy, implicit_replication, is_dtensor, keep_gathered,
+    lane, strict_mode,
 )
 from ._modules import (
     Colwise, PackedColwise, Replicated, Rowwise, Sequence, VocabularyCut, clip_grad_norm_, clip_grad_value_,
-    distribute_module, distribute_optimizer_state, explain, grad_norm, no_sync, parallelize_module, placed,
+    distribute_module, distribute_optimizer_state, explain, fully_shard, grad_norm, no_sync, parallelize_module, placed,
     redistribute_module, reduce_gradients, replicate, set_gradient_policy, style_named,
 )
 from ._rules import (
@@ -53,8 +53,8 @@ __all__ = [
     "StyledParameter", "UsageError", "VocabularyCut", "World", "all_gather", "all_reduce", "all_to_all", "arange",
     "broadcast", "build_distributed", "clip_grad_norm_", "clip_grad_value_", "cmake_prefix_path", "distribute_module",
     "distribute_optimizer_state", "distribute_tensor", "empty", "exchange", "explain", "eye", "from_local", "full",
-    "full_tensor", "grad_norm", "gradient_policy", "group", "halo", "implicit_replication", "init",
-    "init_device_mesh", "is_dtensor", "is_initialized", "lane", "local_map", "manual_seed", "mesh", "no_sync", "ones",
+    "full_tensor", "fully_shard", "grad_norm", "gradient_policy", "group", "halo", "implicit_replication", "init",
+    "init_device_mesh", "is_dtensor", "is_initialized", "keep_gathered", "lane", "local_map", "manual_seed", "mesh", "no_sync", "ones",
     "parallelize_module", "patch", "permute", "placed", "placements", "rand", "randint", "randn", "rank", "recover",
     "redistribute", "redistribute_module", "reduce_gradients", "reduce_scatter", "register_decomposition",
     "register_sharding", "replicate", "rng_state", "run_ranks", "set_gradient_policy", "set_rng_state", "shard_batch",

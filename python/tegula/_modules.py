@@ -208,6 +208,36 @@ def replicate(module, mesh, reduction="async"):
     return module
 
 
+def _zero_roles(level):
+    """Placements of parameters in use, gradients, and optimizer state, along one axis."""
+    whole, cut = _tegula.Replicate(), _tegula.Shard(0)
+    levels = {1: (whole, whole, cut), 2: (whole, cut, cut), 3: (cut, cut, cut)}
+    if level not in levels:
+        raise _tegula.UsageError(f"tegula: there is no such level of sharding\n  level   {level}\n  hint    1, 2 or 3")
+    return levels[level]
+
+
+def fully_shard(module, mesh, level=3, *, roles=None, layout="even", multiple=1, most_bytes=64 << 20, reduction="async",
+                wire=None, prefetch=False):
+    """Cuts parameters, gradients and optimizer state over the axes of the mesh; a parameter is whole while it is used.
+
+        tg.fully_shard(model, mesh["dp"])                    # ZeRO-3; level=1 or 2 keeps parameters whole
+        model(tg.shard_batch(batch, mesh)).mean().backward()
+
+    Over two axes the first has replicas. roles: placements of parameters in use, gradients and state, each a list
+    with one per axis, instead of a level. layout: "even", or "owned": each parameter by one rank. multiple: of rows.
+    most_bytes: of gathered parameters that are kept for another use. wire: the dtype that gradients travel in.
+    Every rank has the same values already, which is checked. Returns the module.
+    """
+    if roles is None:
+        roles = [[_tegula.Replicate()] * (mesh.ndim - 1) + [role] for role in _zero_roles(level)]
+    if layout not in ("even", "owned"):
+        raise _tegula.UsageError(f"tegula: there is no such layout of shards\n  layout  {layout}\n  hint    even or owned")
+    _tegula.fully_shard_members(_standing(module), mesh, [list(role) for role in roles], layout, multiple, most_bytes,
+                                reduction, wire, prefetch)
+    return module
+
+
 def no_sync(mesh):
     """A context in which backward passes leave gradients owed over the axes of the mesh; the next pass pays."""
     return _tegula.no_sync(mesh)

@@ -37,6 +37,9 @@ void inner::replicate_members(const std::vector<StandingMember>& members, const 
     if (member.kind == MemberKind::Buffer) continue;
     set_gradient_policy(member.tensor, with_axis(member.tensor, axis, options.reduction),
                         PolicyOf::Module);
+    Policies policies = policies_of(member.tensor);
+    policies.gradient_wire = options.wire;
+    set_policies(member.tensor, policies);
   }
 }
 

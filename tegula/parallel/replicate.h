@@ -11,6 +11,10 @@
 // fine: the batch is one tensor, cut unevenly.
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
 #include "tegula/gradient/gradients.h"
 #include "tegula/mesh/device_mesh.h"
 
@@ -23,6 +27,8 @@ namespace tegula {
 struct ReplicateOptions {
   // When gradients are reduced over the axis.
   GradientReduction reduction = GradientReduction::Async;
+  // Gradients travel in this element type; replicas stay equal.
+  std::optional<at::ScalarType> wire = std::nullopt;
 };
 
 // Every parameter and buffer becomes a DTensor that is replicated along the one axis of `mesh` (and

@@ -4,7 +4,7 @@ import importlib
 
 import torch
 
-from . import debug, device_mesh, experimental, parallel
+from . import debug, device_mesh, experimental, fsdp as our_fsdp, parallel
 from .. import _tegula, dtensor
 
 # PyTorch's modules, and where our names for theirs are.
@@ -22,7 +22,6 @@ _HINTS = {
     "context_parallel": "tensors cut along the sequence go through attention as they are",
     "register_sharding": "tegula.register_sharding takes a rule as text: docs/rules.md",
     "visualize_sharding": "print(x) says the spec; tegula.to_string(x) the values, too",
-    "fully_shard": "tegula.replicate, or parameters placed by tegula.distribute_module",
 }
 _patched = False
 
@@ -49,7 +48,8 @@ def patch():
             setattr(theirs, name, getattr(ours, name, None) or _refusal(path, name))
         for name in ours.__all__:
             setattr(theirs, name, getattr(ours, name))
-    fsdp.fully_shard = _refusal("torch.distributed.fsdp", "fully_shard")
+    for name in our_fsdp.__all__:
+        setattr(fsdp, name, getattr(our_fsdp, name))
     for name in device_mesh.__all__:
         setattr(torch.distributed, name, getattr(device_mesh, name))
     _patched = True
