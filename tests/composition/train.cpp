@@ -294,7 +294,7 @@ double tolerance(const Settings& settings) {
     case Numbers::F32:
       return 1e-4;
     case Numbers::BF16:
-      return 0.05;
+      return 0.1;
   }
   return 0;
 }
