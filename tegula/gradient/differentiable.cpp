@@ -203,8 +203,8 @@ at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
   const PayloadPtr held = payload_of(placed);
   const DTensorSpec done = gradient_spec(payload, meta_of(placed));
   if (held->spec() == done && !held->link()) return placed;
-  const RouteOptions options{
-      .wire = payload.policies() ? payload.policies()->policies.gradient_wire : std::nullopt};
+  const RouteOptions options{.wire = payload.policies() ? payload.policies()->policies.gradient_wire
+                                                        : std::nullopt};
   if (held->link() || !(held->spec().mesh() == done.mesh())) {
     return move_to(placed, done, CallMode::Sync, options);
   }

@@ -36,7 +36,7 @@ struct RoleAxis {
 };
 
 // True if all of them are gathered, false if none is. UsageError if some are.
-bool is_whole(const std::vector<RoleAxis>& axes, Placement RoleAxis::*role, const char* name) {
+bool is_whole(const std::vector<RoleAxis>& axes, Placement RoleAxis::* role, const char* name) {
   std::size_t cut = 0, whole = 0;
   for (const RoleAxis& axis : axes) {
     const Placement& placement = axis.*role;
@@ -172,8 +172,7 @@ DTensorSpec placed_before(const NamedTensor& member, const DeviceMesh& root) {
 }
 
 // Who owns what, if each has one owner: the longest first, to the rank that has least.
-std::vector<std::int64_t> owners_of(const std::vector<NamedTensor>& members,
-                                    std::int64_t ranks) {
+std::vector<std::int64_t> owners_of(const std::vector<NamedTensor>& members, std::int64_t ranks) {
   std::vector<std::size_t> by_length(members.size());
   std::iota(by_length.begin(), by_length.end(), 0);
   std::stable_sort(by_length.begin(), by_length.end(), [&](std::size_t a, std::size_t b) {
@@ -269,8 +268,8 @@ void check(const FullyShardOptions& options, const std::vector<RoleAxis>& axes) 
         .fact("most_bytes", std::to_string(options.most_bytes))
         .hint("a multiple is 1 or more, a number of bytes 0 or more");
   }
-  const auto cuts = std::count_if(axes.begin(), axes.end(),
-                                  [](const RoleAxis& axis) { return axis.is_cut(); });
+  const auto cuts =
+      std::count_if(axes.begin(), axes.end(), [](const RoleAxis& axis) { return axis.is_cut(); });
   if (options.layout == Layout::Owned && cuts > 1) {
     throw UsageError("parameters that are owned by one rank are cut over one axis")
         .hint("Replicate over the other axes");

@@ -71,11 +71,11 @@ struct FullyShardOptions {
   Prefetch prefetch = Prefetch::Off;
 };
 
-// Cuts every parameter of the module along the axes of `mesh`, a slice (mesh["dp"]) of the mesh that
-// the parameters lie on or are to lie on, as the roles say, in place; buffers are replicated. Dims
-// that other axes (tp) cut already are cut further. Parameters without dims, and those of a rank's
-// own that the roles cannot cut (too few dims), are replicated. Values are as replicate() takes
-// them: the same on all ranks, which is checked; tensors on the meta device get tiles without
+// Cuts every parameter of the module along the axes of `mesh`, a slice (mesh["dp"]) of the mesh
+// that the parameters lie on or are to lie on, as the roles say, in place; buffers are replicated.
+// Dims that other axes (tp) cut already are cut further. Parameters without dims, and those of a
+// rank's own that the roles cannot cut (too few dims), are replicated. Values are as replicate()
+// takes them: the same on all ranks, which is checked; tensors on the meta device get tiles without
 // values. Gradient policies for other axes stay. A parameter that stands in several places stays
 // one; frozen ones and several element types may mix.
 //

@@ -61,7 +61,8 @@ std::optional<GatheredForms::Source> GatheredForms::Later::source() const {
   std::shared_ptr<WriteCount> counted = memory.lock();
   c10::intrusive_ptr<c10::StorageImpl> held = storage.lock();
   if (!counted || !held) return std::nullopt;
-  const auto options = at::TensorOptions(scalar_type_of(from.meta().dtype())).device(held->device());
+  const auto options =
+      at::TensorOptions(scalar_type_of(from.meta().dtype())).device(held->device());
   const at::Tensor tile =
       at::empty({0}, options).set_(c10::Storage(std::move(held)), offset, sizes, strides);
   return Source{std::move(counted), tile, from, to};
@@ -127,8 +128,8 @@ GatheredForms::Form& GatheredForms::gather(const World& world, const Source& sou
   const std::uint64_t writes = source.memory->count(source.tile);
   const Route route = route_of(world, source.from, source.to);
   // a copy, so that a write to the shard cannot race with what is on its way
-  AsyncTile tile = policy.prefetches ? route.start(source.tile.clone())
-                                     : AsyncTile(route.run(source.tile));
+  AsyncTile tile =
+      policy.prefetches ? route.start(source.tile.clone()) : AsyncTile(route.run(source.tile));
   return forms_.emplace_back(
       Form{source.memory, source.from, source.to, writes, std::move(tile), bytes, policy.is_kept});
 }

@@ -75,7 +75,7 @@ class GatheredForms {
   void make_room(std::int64_t bytes, std::int64_t most);
 
   mutable std::mutex mutex_;
-  std::list<Form> forms_;  // the least recently used one first
+  std::list<Form> forms_;        // the least recently used one first
   std::map<Name, Later> after_;  // what was used after it, the last time
   std::optional<Name> last_used_;
   std::uint32_t epoch_ = 0;

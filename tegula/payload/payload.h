@@ -169,8 +169,8 @@ void install(const at::Tensor& outer, PayloadPtr payload);
 void set_policies(const at::Tensor& outer, const Policies& policies);
 // Those that it has.
 Policies policies_of(const at::Tensor& outer);
-// outer.set_data(data), the same tensor placed otherwise: its policies stay, unless it is on another
-// mesh now.
+// outer.set_data(data), the same tensor placed otherwise: its policies stay, unless it is on
+// another mesh now.
 void set_data_keeping_policies(at::Tensor outer, const at::Tensor& data);
 
 // A plain whole tensor that every rank of the mesh has, as a replicated DTensor; nothing is sent.

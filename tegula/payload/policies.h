@@ -19,11 +19,11 @@ namespace tegula::inner {
 // A tensor that is cut at rest, and whole over some axes while an op uses it together with others
 // (dispatch/gather_for_use.h).
 struct Gathering {
-  std::vector<std::string> over;    // axes
-  bool is_kept = false;             // it stays gathered until it is written
-  bool whole_gradient = false;      // its gradient is whole over these axes, too
-  bool prefetches = false;          // the tensor that is used after it is gathered meanwhile
-  std::int64_t most_bytes = 0;      // of gathered tensors that are kept because of later uses
+  std::vector<std::string> over;  // axes
+  bool is_kept = false;           // it stays gathered until it is written
+  bool whole_gradient = false;    // its gradient is whole over these axes, too
+  bool prefetches = false;        // the tensor that is used after it is gathered meanwhile
+  std::int64_t most_bytes = 0;    // of gathered tensors that are kept because of later uses
 };
 
 struct Policies {

@@ -59,9 +59,8 @@ DTensorSpec permuted(const DTensorSpec& spec, const std::vector<std::int64_t>& o
   }
   ShardOrder cuts = spec.shard_order();
   for (ShardOrderEntry& entry : cuts) entry.dim = place[static_cast<std::size_t>(entry.dim)];
-  std::sort(cuts.begin(), cuts.end(), [](const ShardOrderEntry& a, const ShardOrderEntry& b) {
-    return a.dim < b.dim;
-  });
+  std::sort(cuts.begin(), cuts.end(),
+            [](const ShardOrderEntry& a, const ShardOrderEntry& b) { return a.dim < b.dim; });
   return {spec.mesh(), placements, cuts, TensorMeta(shape, stride, spec.meta().dtype())};
 }
 
