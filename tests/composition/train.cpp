@@ -139,8 +139,8 @@ at::Tensor cut_by_samples(const at::Tensor& tensor, const DeviceMesh& mesh) {
 
 at::Tensor mean_of_means(Network& network, const Batch& batch, const Settings& settings) {
   const at::Tensor targets = batch.targets.reshape({-1});
-  const at::Tensor each = at::cross_entropy_loss(logits_of(network, batch, settings), targets, {},
-                                                 at::Reduction::None);
+  const at::Tensor each =
+      at::cross_entropy_loss(logits_of(network, batch, settings), targets, {}, at::Reduction::None);
   const at::Tensor mine = to_local(targets);
   const double weight = 1.0 / static_cast<double>(settings.data_ranks()) /
                         static_cast<double>(std::max<std::int64_t>(mine.numel(), 1));
