@@ -70,7 +70,8 @@ struct Members {
     for (const auto& one : module.named_parameters()) {
       add_member(parameters, seen, one.key(), one.value());
     }
-    for (const auto& one : module.named_buffers()) add_member(buffers, seen, one.key(), one.value());
+    for (const auto& one : module.named_buffers())
+      add_member(buffers, seen, one.key(), one.value());
   }
   std::vector<Member> parameters, buffers;
 };
@@ -105,7 +106,8 @@ void check_batch(const Tensors& batch, std::int64_t shards) {
     if (is_dtensor(tensor) || tensor.dim() == 0 || tensor.size(0) == 0 ||
         tensor.size(0) != batch[0].size(0)) {
       throw UsageError("a batch consists of plain tensors with the same number of samples")
-          .fact("tensor", is_dtensor(tensor) ? to_string(spec_of(tensor)) : bracketed(tensor.sizes().vec()))
+          .fact("tensor",
+                is_dtensor(tensor) ? to_string(spec_of(tensor)) : bracketed(tensor.sizes().vec()))
           .hint("give each rank the whole batch; dim 0 counts samples");
     }
   }
@@ -189,7 +191,8 @@ class SumsLayout {
       const at::Tensor& grad = parameter.grad();
       if (grad.defined()) rest[1 + static_cast<std::int64_t>(k)] = 1;
       parts[parameter.scalar_type()].push_back(
-          grad.defined() ? grad.reshape({-1}) : at::zeros({parameter.numel()}, parameter.options()));
+          grad.defined() ? grad.reshape({-1})
+                         : at::zeros({parameter.numel()}, parameter.options()));
     }
     parts[at::kDouble].push_back(rest);
     Sums sums;

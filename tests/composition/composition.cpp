@@ -51,8 +51,9 @@ std::vector<Settings> chosen(const Options& options, int processes) {
     if (!(parse_settings(to_string(settings)) == settings)) {
       throw InternalError("settings are printed as others").fact("settings", to_string(settings));
     }
-    const bool fits = processes > 1 ? settings.ranks == Ranks::Processes && settings.size() == processes
-                                    : settings.ranks == Ranks::Threads;
+    const bool fits = processes > 1
+                          ? settings.ranks == Ranks::Processes && settings.size() == processes
+                          : settings.ranks == Ranks::Threads;
     if (!fits || (options.mutant != Mutant::None && !matters(options.mutant, settings))) continue;
     if (count++ % options.one_in == 0) some.push_back(settings);
   }
@@ -78,8 +79,10 @@ Outcome by_threads(const Settings& settings, Mutant mutant) {
 Outcome by_processes(const Settings& settings, const World& world, Mutant mutant) {
   Outcome outcome{settings, 0, ""};
   try {
-    const double apart = difference(train(settings, world, mutant), train_alone(settings), settings);
-    const at::Tensor all = world.group().all_reduce(at::full({1}, apart, at::kDouble), ReduceOp::Max);
+    const double apart =
+        difference(train(settings, world, mutant), train_alone(settings), settings);
+    const at::Tensor all =
+        world.group().all_reduce(at::full({1}, apart, at::kDouble), ReduceOp::Max);
     outcome.difference = all.item<double>();
   } catch (const std::exception& error) {
     outcome.error = on_one_line(error.what());
@@ -130,9 +133,8 @@ int make_table(const std::vector<std::string>& files) {
   // in the order of the matrix
   std::vector<Outcome> ordered;
   for (const Settings& settings : composition_matrix()) {
-    const auto found = std::find_if(outcomes.begin(), outcomes.end(), [&](const Outcome& one) {
-      return one.settings == settings;
-    });
+    const auto found = std::find_if(outcomes.begin(), outcomes.end(),
+                                    [&](const Outcome& one) { return one.settings == settings; });
     if (found == outcomes.end()) {
       throw UsageError("a run of the matrix is missing").fact("settings", to_string(settings));
     }
@@ -156,7 +158,8 @@ int start(std::vector<std::string> words) {
   std::vector<Settings> given;
   for (auto word = words.begin(); word != words.end(); ++word) {
     const auto next = [&] {
-      if (word + 1 == words.end()) throw UsageError("an option lacks its value").fact("option", *word);
+      if (word + 1 == words.end())
+        throw UsageError("an option lacks its value").fact("option", *word);
       return *++word;
     };
     if (*word == "--list") {

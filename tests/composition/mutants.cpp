@@ -24,9 +24,7 @@ Mutant mutant_named(std::string_view name) {
     if (known == name) return mutant;
     all += (all.empty() ? "" : ", ") + std::string(known);
   }
-  throw UsageError("there is no mutant of this name")
-      .fact("name", in_quotes(name))
-      .hint(all);
+  throw UsageError("there is no mutant of this name").fact("name", in_quotes(name)).hint(all);
 }
 
 bool matters(Mutant mutant, const Settings& settings) {
@@ -36,8 +34,7 @@ bool matters(Mutant mutant, const Settings& settings) {
       return false;
     case Mutant::SkipTpReduction:
       // filters of which a rank has none are gathered, and nothing is owed
-      return settings.tp > 0 &&
-             (settings.net == Net::Transformer || settings.cuts != Cuts::Empty);
+      return settings.tp > 0 && (settings.net == Net::Transformer || settings.cuts != Cuts::Empty);
     case Mutant::TieCountsTwice:
       return settings.tied;
     case Mutant::UnweightedMean:

@@ -91,17 +91,16 @@ class Transformer : public Network {
  public:
   Transformer(const Settings& settings, const Moves& moves) : Network(moves) {
     const Sizes sizes = sizes_of(settings);
-    tokens_ = register_module(
-        "tokens", std::make_shared<Layer>(Shape{sizes.classes, sizes.width}, 1));
+    tokens_ =
+        register_module("tokens", std::make_shared<Layer>(Shape{sizes.classes, sizes.width}, 1));
     for (int k = 0; k < 2; ++k) {
       const std::string name = "block" + std::to_string(k);
       blocks_.push_back(register_module(name, std::make_shared<Block>(sizes, 10 * k + 10)));
     }
     norm_ = register_module("norm", std::make_shared<Layer>(Shape{sizes.width}, 2));
     head_ = register_module(
-        "head", settings.tied
-                    ? std::make_shared<Layer>(tokens_->weight, 3)
-                    : std::make_shared<Layer>(Shape{sizes.classes, sizes.width}, 3));
+        "head", settings.tied ? std::make_shared<Layer>(tokens_->weight, 3)
+                              : std::make_shared<Layer>(Shape{sizes.classes, sizes.width}, 3));
   }
 
   at::Tensor logits(const at::Tensor& words) override {
@@ -124,8 +123,8 @@ class Convolutions : public Network {
   Convolutions(const Settings& settings, const Moves& moves) : Network(moves) {
     const Sizes sizes = sizes_of(settings);
     const auto layer = [&](const char* name, auto&& weight, int seed) {
-      return register_module(
-          name, std::make_shared<Layer>(std::forward<decltype(weight)>(weight), seed));
+      return register_module(name,
+                             std::make_shared<Layer>(std::forward<decltype(weight)>(weight), seed));
     };
     stem_ = layer("stem", Shape{sizes.width, 3, 3, 3}, 1);
     const Shape wider{sizes.hidden, sizes.width, 3, 3}, back{sizes.width, sizes.hidden, 3, 3};
@@ -182,10 +181,13 @@ ParallelPlan plan_of(const Settings& settings) {
   const bool is_transformer = settings.net == Net::Transformer;
   ParallelPlan plan;
   if (settings.tp > 0 && is_transformer) {
-    plan = {{"*.qkv", PackedColwise(3)}, {"*.out", Rowwise()},
-            {"*.up", Colwise()},         {"*.down", Rowwise()}};
+    plan = {{"*.qkv", PackedColwise(3)},
+            {"*.out", Rowwise()},
+            {"*.up", Colwise()},
+            {"*.down", Rowwise()}};
   } else if (settings.tp > 0) {
-    plan = {{"up", Colwise()}, {"again", Colwise()}, {"down", Rowwise()}, {"down_again", Rowwise()}};
+    plan = {
+        {"up", Colwise()}, {"again", Colwise()}, {"down", Rowwise()}, {"down_again", Rowwise()}};
   }
   if (settings.loss > 0) {
     if (is_transformer) plan.emplace_back("tokens", VocabularyCut());

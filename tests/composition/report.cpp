@@ -34,8 +34,8 @@ std::string greatest(const std::vector<Outcome>& outcomes, const Passes& passes)
 }
 
 std::size_t wrong_among(const std::vector<Outcome>& outcomes) {
-  return static_cast<std::size_t>(
-      std::count_if(outcomes.begin(), outcomes.end(), [](const Outcome& one) { return !is_right(one); }));
+  return static_cast<std::size_t>(std::count_if(outcomes.begin(), outcomes.end(),
+                                                [](const Outcome& one) { return !is_right(one); }));
 }
 
 // Sizes of axes left out: "dp, fsdp (ZeRO-3), tp".
@@ -81,8 +81,9 @@ Outcome parse_outcome(const std::string& line) {
 
 std::string summary(const std::vector<Outcome>& outcomes) {
   const std::size_t wrong = wrong_among(outcomes);
-  std::string text = std::to_string(outcomes.size()) + " runs, " +
-                     (wrong == 0 ? "all equal one rank" : std::to_string(wrong) + " do not equal one rank");
+  std::string text =
+      std::to_string(outcomes.size()) + " runs, " +
+      (wrong == 0 ? "all equal one rank" : std::to_string(wrong) + " do not equal one rank");
   text += "; greatest difference";
   for (std::size_t k = 0; k < kNumbers.size(); ++k) {
     text += std::string(k == 0 ? " " : ", ") +
@@ -107,7 +108,8 @@ A difference is the largest of an element of a parameter, beside the longest way
 step's loss, relative. It may be )"
       << short_number(tolerance({.numbers = Numbers::F64})) << " in f64, "
       << short_number(tolerance({.numbers = Numbers::F32})) << " in f32 and "
-      << short_number(tolerance({.numbers = Numbers::BF16})) << " in bf16, where roundings differ.\n\n"
+      << short_number(tolerance({.numbers = Numbers::BF16}))
+      << " in bf16, where roundings differ.\n\n"
       << summary(outcomes) << ".\n\n"
       << "| modes | runs | transformer f64 | f32 | bf16 | convolutions f64 | f32 | bf16 |\n"
       << "| --- | --- | --- | --- | --- | --- | --- | --- |\n";

@@ -75,8 +75,7 @@ std::string modes_of(const Settings& settings) {
   std::string text;
   for (const auto& [name, member] : kCounts) {
     if (member == &Settings::accumulate || settings.*member == 0) continue;
-    text += (text.empty() ? "" : " ") + std::string(name) + "=" +
-            std::to_string(settings.*member);
+    text += (text.empty() ? "" : " ") + std::string(name) + "=" + std::to_string(settings.*member);
   }
   return text;
 }

@@ -48,8 +48,7 @@ std::vector<at::Tensor> trained(Network& network, const Place& place) {
 
 void expect_as_one_rank(const std::vector<MeshAxis>& axes, const Build& build,
                         const Distribute& distribute, double tolerance = 1e-9) {
-  const std::vector<at::Tensor> want =
-      trained(*build(), [](const at::Tensor& x) { return x; });
+  const std::vector<at::Tensor> want = trained(*build(), [](const at::Tensor& x) { return x; });
   int ranks = 1;
   for (const MeshAxis& axis : axes) ranks *= static_cast<int>(axis.size);
   run_impatient(ranks, [&](World& world) {
@@ -105,17 +104,16 @@ Build two_layers() {
 // Meshes of more than four axes, or with more than two that cut the model, are refused there
 // (pytorch#147179).
 TEST(Combined, FourAxes) {
-  expect_as_one_rank({{"dp", 2}, {"fsdp", 2}, {"tp", 2}, {"columns", 2}}, two_layers(),
-                     [](Network& network, const DeviceMesh& mesh) {
-                       parallelize_module(network, mesh["tp"],
-                                          {{"up", Colwise()}, {"down", Rowwise()}},
-                                          kSameOnAllRanks);
-                       parallelize_module(network, mesh["columns"],
-                                          {{"up", Rowwise()}, {"down", Colwise()}},
-                                          kSameOnAllRanks);
-                       fully_shard(network, mesh["fsdp"]);
-                       replicate(network, mesh["dp"]);
-                     });
+  expect_as_one_rank(
+      {{"dp", 2}, {"fsdp", 2}, {"tp", 2}, {"columns", 2}}, two_layers(),
+      [](Network& network, const DeviceMesh& mesh) {
+        parallelize_module(network, mesh["tp"], {{"up", Colwise()}, {"down", Rowwise()}},
+                           kSameOnAllRanks);
+        parallelize_module(network, mesh["columns"], {{"up", Rowwise()}, {"down", Colwise()}},
+                           kSameOnAllRanks);
+        fully_shard(network, mesh["fsdp"]);
+        replicate(network, mesh["dp"]);
+      });
 }
 
 // Dims other than the first have to divide there (pytorch#137342).

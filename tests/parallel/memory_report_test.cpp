@@ -116,8 +116,8 @@ void expect_as_counted(const Distribute& distribute, const Optimize& optimize) {
 }
 
 TEST(MemoryReport, OfReplicas) {
-  expect_as_counted([](Network& network, const DeviceMesh& mesh) { replicate(network, mesh["dp"]); },
-                    adamw);
+  expect_as_counted(
+      [](Network& network, const DeviceMesh& mesh) { replicate(network, mesh["dp"]); }, adamw);
 }
 
 TEST(MemoryReport, OfLayersThatAreCut) {
@@ -132,9 +132,9 @@ TEST(MemoryReport, OfLayersThatAreCut) {
 
 TEST(MemoryReport, OfEveryLevelOfZero) {
   for (const ShardedRoles& roles : {zero_1(), zero_2(), zero_3()}) {
-    expect_as_counted([&](Network& network,
-                          const DeviceMesh& mesh) { fully_shard(network, mesh["dp"], roles); },
-                      adamw);
+    expect_as_counted(
+        [&](Network& network, const DeviceMesh& mesh) { fully_shard(network, mesh["dp"], roles); },
+        adamw);
   }
 }
 

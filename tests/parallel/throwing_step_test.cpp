@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tegula/parallel/clip_grad.h"
+#include "tegula/parallel/fully_shard.h"
 #include "tegula/parallel/parallelize_module.h"
 #include "tegula/parallel/replicate.h"
 #include "tegula/random/random.h"
@@ -29,7 +30,8 @@ thread_local OpCount op_count;
 
 void count_op(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (op_count.of == OpCount::Of::All || op_count.depth == 0) {
-    if (op_count.seen++ == op_count.throws_at) throw std::runtime_error("planted at " + op.schema().name());
+    if (op_count.seen++ == op_count.throws_at)
+      throw std::runtime_error("planted at " + op.schema().name());
   }
   struct Deeper {
     Deeper() { ++op_count.depth; }
@@ -72,10 +74,13 @@ struct Network : torch::nn::Module {
   at::Tensor table, up, down;
 };
 
+enum class Over { Replicas, Shards };  // what the data axis holds
+
 class Training {
  public:
-  explicit Training(const DeviceMesh& mesh)
-      : mesh_(mesh), optimizer_(placed_parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)) {}
+  Training(const DeviceMesh& mesh, Over over)
+      : mesh_(mesh),
+        optimizer_(placed_parameters(over), torch::optim::SGDOptions(0.1).momentum(0.9)) {}
 
   at::Tensor words(int step) const {
     return (at::arange(12, at::kLong) * 5 + step).remainder(6).reshape({4, 3});
@@ -100,11 +105,15 @@ class Training {
   Network network;
 
  private:
-  std::vector<at::Tensor> placed_parameters() {
+  std::vector<at::Tensor> placed_parameters(Over over) {
     parallelize_module(network, mesh_["tp"],
                        {{"table", VocabularyCut()}, {"up", Colwise()}, {"down", Rowwise()}},
                        kSameOnAllRanks);
-    replicate(network, mesh_["dp"]);
+    if (over == Over::Replicas) {
+      replicate(network, mesh_["dp"]);
+    } else {
+      fully_shard(network, mesh_["dp"]);
+    }
     return network.parameters();
   }
 
@@ -122,11 +131,9 @@ enum class Who { OneRank, AllRanks };
 using FailingGradients = std::function<void(Training&, int step)>;
 
 // Each step is tried with the fault first, then without; compared with steps that had none.
-void expect_unharmed(World& world, Who who, int steps,
-                     const std::function<FailingGradients(World&, const DeviceMesh&)>& make) {
+void expect_unharmed(World& world, Over over, Who who, int steps, const FailingGradients& fail) {
   const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", 2}});
-  const FailingGradients fail = make(world, mesh);
-  Training clean(mesh), tried(mesh);
+  Training clean(mesh, over), tried(mesh, over);
   for (int step = 0; step < steps; ++step) {
     manual_seed(world, static_cast<std::uint64_t>(step));
     clean.gradients(step);
@@ -147,63 +154,58 @@ void expect_unharmed(World& world, Who who, int steps,
   }
 }
 
-int ops_of_gradients(const DeviceMesh& mesh, OpCount::Of of) {
-  Training training(mesh);
-  training.gradients(0);  // decisions are remembered from here on
-  const Counting counting({.of = of});
-  training.gradients(1);
-  return op_count.seen;
+void expect_unharmed(Who who, int steps, const std::function<FailingGradients(World&)>& make) {
+  for (const Over over : {Over::Replicas, Over::Shards}) {
+    run_impatient(4, [&](World& world) { expect_unharmed(world, over, who, steps, make(world)); });
+  }
 }
 
 constexpr int kSteps = 30;
 
+// The first step counts ops, later ones throw at one of them.
+FailingGradients at_ops(OpCount::Of of, const std::function<bool(int step)>& throws_here) {
+  auto ops = std::make_shared<int>(0);
+  return [=](Training& training, int step) {
+    if (step == 0) {
+      training.gradients(0);  // decisions are remembered from here on
+      const Counting counting({.of = of});
+      training.gradients(0);
+      *ops = op_count.seen;
+      EXPECT_GT(*ops, kSteps);
+    }
+    const int at = throws_here(step) ? step * *ops / kSteps : -1;
+    const Counting counting({.of = of, .throws_at = at});
+    training.gradients(step);
+  };
+}
+
 TEST(ThrowingStep, AtAnyOpOfOneRank) {
-  run_impatient(4, [](World& world) {
-    expect_unharmed(world, Who::OneRank, kSteps, [](World& on, const DeviceMesh& mesh) {
-      const int ops = ops_of_gradients(mesh, OpCount::Of::All);
-      EXPECT_GT(ops, kSteps);
-      return [ops, rank = on.rank()](Training& training, int step) {
-        const bool is_here = rank == step % 4;
-        const Counting counting({.throws_at = is_here ? step * ops / kSteps : -1});
-        training.gradients(step);
-      };
-    });
+  expect_unharmed(Who::OneRank, kSteps, [](World& world) {
+    return at_ops(OpCount::Of::All, [rank = world.rank()](int step) { return rank == step % 4; });
   });
 }
 
 TEST(ThrowingStep, AtAnyOpOfAllRanks) {
-  run_impatient(4, [](World& world) {
-    expect_unharmed(world, Who::AllRanks, kSteps, [](World&, const DeviceMesh& mesh) {
-      const int ops = ops_of_gradients(mesh, OpCount::Of::Outermost);
-      return [ops](Training& training, int step) {
-        const Counting counting(
-            {.of = OpCount::Of::Outermost, .throws_at = step * ops / kSteps});
-        training.gradients(step);
-      };
-    });
-  });
+  expect_unharmed(Who::AllRanks, kSteps,
+                  [](World&) { return at_ops(OpCount::Of::Outermost, [](int) { return true; }); });
 }
 
 // A word that the table does not have: the ranks that hold it throw.
 TEST(ThrowingStep, ByBadInputOfSomeRanks) {
-  run_impatient(4, [](World& world) {
-    expect_unharmed(world, Who::OneRank, 3, [](World&, const DeviceMesh&) {
-      return [](Training& training, int step) {
-        at::Tensor words = training.words(step);
-        words[step][0] = 99;
-        training.gradients_of(words);
-      };
-    });
+  expect_unharmed(Who::OneRank, 3, [](World&) {
+    return [](Training& training, int step) {
+      at::Tensor words = training.words(step);
+      words[step][0] = 99;
+      training.gradients_of(words);
+    };
   });
 }
 
 TEST(ThrowingStep, ByBadInputOfAllRanks) {
-  run_impatient(4, [](World& world) {
-    expect_unharmed(world, Who::AllRanks, 3, [](World&, const DeviceMesh&) {
-      return [](Training& training, int step) {
-        training.gradients_of(training.words(step).to(at::kDouble));
-      };
-    });
+  expect_unharmed(Who::AllRanks, 3, [](World&) {
+    return [](Training& training, int step) {
+      training.gradients_of(training.words(step).to(at::kDouble));
+    };
   });
 }
 
@@ -226,17 +228,11 @@ FailingGradients by_hook(const World& world, Who who) {
 }
 
 TEST(ThrowingStep, InAHookOfOneRank) {
-  run_impatient(4, [](World& world) {
-    expect_unharmed(world, Who::OneRank, 6,
-                    [](World& on, const DeviceMesh&) { return by_hook(on, Who::OneRank); });
-  });
+  expect_unharmed(Who::OneRank, 6, [](World& world) { return by_hook(world, Who::OneRank); });
 }
 
 TEST(ThrowingStep, InAHookOfAllRanks) {
-  run_impatient(4, [](World& world) {
-    expect_unharmed(world, Who::AllRanks, 6,
-                    [](World& on, const DeviceMesh&) { return by_hook(on, Who::AllRanks); });
-  });
+  expect_unharmed(Who::AllRanks, 6, [](World& world) { return by_hook(world, Who::AllRanks); });
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ struct Network : torch::nn::Module {
         scale(register_buffer("scale", at::full({9}, 0.7))) {}
   at::Tensor loss(const at::Tensor& x, const at::Tensor& classes) const {
     const at::Tensor hidden = at::tanh(at::linear(at::tanh(at::linear(x, in)), shared)) * scale;
-    return at::cross_entropy_loss(at::linear(at::tanh(at::linear(hidden, shared)).to(at::kDouble), out),
-                                  classes);
+    return at::cross_entropy_loss(
+        at::linear(at::tanh(at::linear(hidden, shared)).to(at::kDouble), out), classes);
   }
   at::Tensor in, shared, out, unused, scale;
 };
@@ -56,9 +56,10 @@ Trained trained_on(World& world, std::int64_t samples, std::int64_t shards) {
   Trained trained;
   for (int step = 0; step < 20; ++step) {
     optimizer.zero_grad();
-    const at::Tensor loss = virtual_shards(
-        network, batch_of(samples, step), shards,
-        [&](const std::vector<at::Tensor>& part, std::int64_t) { return shard_loss(network, part); });
+    const at::Tensor loss = virtual_shards(network, batch_of(samples, step), shards,
+                                           [&](const std::vector<at::Tensor>& part, std::int64_t) {
+                                             return shard_loss(network, part);
+                                           });
     clip_grad_norm_(network.parameters(), 0.2);
     optimizer.step();
     trained.losses.push_back(loss.item<double>());
@@ -99,9 +100,10 @@ TEST(VirtualShards, AddTheGradientOfTheMeanLoss) {
     Network ours;
     replicate(ours, world.mesh({{"dp", 2}, {"tp", 2}})["dp"]);
     for (int times = 1; times <= 2; ++times) {
-      const at::Tensor loss = virtual_shards(
-          ours, batch, 12,
-          [&](const std::vector<at::Tensor>& part, std::int64_t) { return shard_loss(ours, part); });
+      const at::Tensor loss =
+          virtual_shards(ours, batch, 12, [&](const std::vector<at::Tensor>& part, std::int64_t) {
+            return shard_loss(ours, part);
+          });
       EXPECT_NEAR(loss.item<double>(), want.item<double>(), 1e-6);
       EXPECT_EQ(difference(full_tensor(ours.shared.grad()), plain.shared.grad() * times, 1e-5), "");
       EXPECT_EQ(difference(full_tensor(ours.out.grad()), plain.out.grad() * times, 1e-5), "");
@@ -158,9 +160,9 @@ TEST(VirtualShards, RefuseWhatWouldDependOnTheRanks) {
                                  return ours.in.sum().requires_grad_();
                                }),
                          "a virtual shard wrote a buffer"));
-    EXPECT_TRUE(contains(error(batch_of(4, 0), 2,
-                               [&](const auto&, std::int64_t) { return ours.in * 1; }),
-                         "a plain scalar with a history"));
+    EXPECT_TRUE(
+        contains(error(batch_of(4, 0), 2, [&](const auto&, std::int64_t) { return ours.in * 1; }),
+                 "a plain scalar with a history"));
     EXPECT_FALSE(ours.in.grad().defined());
     torch::nn::Module empty;
     EXPECT_TRUE(contains(error_of([&] { virtual_shards(empty, batch_of(4, 0), 2, loss); }),
@@ -181,7 +183,8 @@ TEST(VirtualShards, SubtreesOfRanksPartitionTheTree) {
           ShardRange node{0, shards};
           while (node != one && node.size() > 1) {
             const std::int64_t middle = inner::split_of(node);
-            node = one.begin < middle ? ShardRange{node.begin, middle} : ShardRange{middle, node.end};
+            node =
+                one.begin < middle ? ShardRange{node.begin, middle} : ShardRange{middle, node.end};
           }
           EXPECT_EQ(node, one) << shards << " " << ranks;
         }
