@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tegula/parallel/sampler.h"

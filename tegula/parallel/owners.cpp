@@ -23,20 +23,21 @@ struct Job {
   DTensorSpec spec;
   std::vector<std::int64_t> ranks;  // of the fiber, by place
   double cost = 0;
-  std::int64_t owner = 0;
+  std::size_t owner_place = 0;
 
+  std::int64_t owner() const { return ranks[owner_place]; }
   Coordinate coordinate(std::size_t place) const {
     return spec.mesh().coordinate_at(static_cast<std::int64_t>(place));
   }
-  // The first place that holds the same tile.
-  std::size_t first_holder(std::size_t place) const {
-    Coordinate at = coordinate(place);
-    for (std::size_t axis = 0; axis < spec.placements().size(); ++axis) {
-      if (is_replicate(spec.placements()[axis])) at[axis] = 0;
-    }
+  // The place that gives the owner the tile of this place: of those that hold it the one that is
+  // the owner's replica, so that owners need not send what they have.
+  std::size_t holder(std::size_t place) const {
+    const Coordinate of_owner = coordinate(owner_place);
+    const Coordinate at = coordinate(place);
     std::int64_t index = 0;
-    for (std::size_t axis = 0; axis < spec.placements().size(); ++axis) {
-      index = index * spec.mesh().axes()[axis].size + at[axis];
+    for (std::size_t axis = 0; axis < at.size(); ++axis) {
+      const bool is_copy = is_replicate(spec.placements()[axis]);
+      index = index * spec.mesh().axes()[axis].size + (is_copy ? of_owner : at)[axis];
     }
     return static_cast<std::size_t>(index);
   }
@@ -56,10 +57,11 @@ void choose_owners(std::vector<Job>& jobs) {
   std::map<std::int64_t, double> load;
   for (const std::size_t k : order) {
     Job& job = jobs[k];
-    job.owner =
-        *std::min_element(job.ranks.begin(), job.ranks.end(),
-                          [&](std::int64_t a, std::int64_t b) { return load[a] < load[b]; });
-    load[job.owner] += job.cost;
+    const auto least =
+        std::min_element(job.ranks.begin(), job.ranks.end(),
+                         [&](std::int64_t a, std::int64_t b) { return load[a] < load[b]; });
+    job.owner_place = static_cast<std::size_t>(least - job.ranks.begin());
+    load[job.owner()] += job.cost;
   }
 }
 
@@ -88,8 +90,8 @@ std::vector<Parcel> to_owners(const std::vector<Job>& jobs) {
   std::vector<Parcel> parcels;
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     for (std::size_t place = 0; place < jobs[j].ranks.size(); ++place) {
-      if (jobs[j].first_holder(place) != place) continue;
-      parcels.push_back({j, place, jobs[j].ranks[place], jobs[j].owner});
+      if (jobs[j].holder(place) != place) continue;
+      parcels.push_back({j, place, jobs[j].ranks[place], jobs[j].owner()});
     }
   }
   return parcels;
@@ -99,7 +101,7 @@ std::vector<Parcel> from_owners(const std::vector<Job>& jobs) {
   std::vector<Parcel> parcels;
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     for (std::size_t place = 0; place < jobs[j].ranks.size(); ++place) {
-      parcels.push_back({j, place, jobs[j].owner, jobs[j].ranks[place]});
+      parcels.push_back({j, place, jobs[j].owner(), jobs[j].ranks[place]});
     }
   }
   return parcels;
@@ -118,42 +120,50 @@ at::Tensor as_tile(const at::Tensor& bytes, const Job& job, std::size_t place) {
 using TileOf = std::function<at::Tensor(const Parcel&)>;
 using Deliver = std::function<void(const Parcel&, const at::Tensor& tile)>;
 
-// Sends the tiles of the parcels that leave this rank, and delivers those that arrive, in one call.
+// Sends the tiles of the parcels that leave this rank, and delivers those that arrive, in one call;
+// what stays here is not sent.
 void exchange(const std::vector<Parcel>& parcels, const std::vector<Job>& jobs, const Group& group,
               const TileOf& tile_of, const Deliver& deliver) {
   const std::vector<int>& members = group.ranks();
   const std::int64_t here = members[static_cast<std::size_t>(group.index())];
-  std::vector<at::Tensor> outgoing{at::empty({0}, at::kByte)};
-  std::vector<Parcel> incoming;
-  Group::Sizes out_sizes(members.size(), 0), in_sizes(members.size(), 0);
-  for (std::size_t member = 0; member < members.size(); ++member) {
-    for (const Parcel& parcel : parcels) {
-      const std::int64_t bytes = jobs[parcel.job].bytes(parcel.place);
-      if (parcel.from == here && parcel.to == members[member]) {
-        outgoing.push_back(as_bytes(tile_of(parcel)));
-        out_sizes[member] += bytes;
-      }
-      if (parcel.to == here && parcel.from == members[member]) {
-        incoming.push_back(parcel);
-        in_sizes[member] += bytes;
-      }
+  std::map<std::int64_t, std::vector<Parcel>> leaving, arriving;  // by the other rank
+  for (const Parcel& parcel : parcels) {
+    if (parcel.from == here && parcel.to == here) {
+      deliver(parcel, tile_of(parcel));
+    } else if (parcel.from == here) {
+      leaving[parcel.to].push_back(parcel);
+    } else if (parcel.to == here) {
+      arriving[parcel.from].push_back(parcel);
     }
   }
-  const at::Tensor all = group.all_to_all(at::cat(outgoing), 0, 0, out_sizes, in_sizes);
+  std::vector<at::Tensor> sent{at::empty({0}, at::kByte)};
+  Group::Sizes out_sizes, in_sizes;
+  for (const int member : members) {
+    std::int64_t& out = out_sizes.emplace_back(0);
+    std::int64_t& in = in_sizes.emplace_back(0);
+    for (const Parcel& parcel : leaving[member]) {
+      sent.push_back(as_bytes(tile_of(parcel)));
+      out += sent.back().numel();
+    }
+    for (const Parcel& parcel : arriving[member]) in += jobs[parcel.job].bytes(parcel.place);
+  }
+  const at::Tensor all = group.all_to_all(at::cat(sent), 0, 0, out_sizes, in_sizes);
   std::int64_t begin = 0;
-  for (const Parcel& parcel : incoming) {
-    const Job& job = jobs[parcel.job];
-    const std::int64_t bytes = job.bytes(parcel.place);
-    deliver(parcel, as_tile(all.narrow(0, begin, bytes), job, parcel.place));
-    begin += bytes;
+  for (const int member : members) {
+    for (const Parcel& parcel : arriving[member]) {
+      const Job& job = jobs[parcel.job];
+      const std::int64_t bytes = job.bytes(parcel.place);
+      deliver(parcel, as_tile(all.narrow(0, begin, bytes), job, parcel.place));
+      begin += bytes;
+    }
   }
 }
 
-// Of a job that this rank owns: the whole, from a tile of each first holder.
+// Of a job that this rank owns: the whole, from the tiles that arrived.
 at::Tensor joined(const Job& job, const std::map<std::size_t, at::Tensor>& tiles) {
   std::vector<at::Tensor> all;
   for (std::size_t place = 0; place < job.ranks.size(); ++place) {
-    all.push_back(tiles.at(job.first_holder(place)));
+    all.push_back(tiles.at(job.holder(place)));
   }
   return join_tiles(all, job.spec);
 }

@@ -2,7 +2,7 @@
 //
 //   write_token_file("train.tokens", ids, TokenType::U16);
 //   const TokenFile file("train.tokens");
-//   at::Tensor window = file.tokens(1000, 129);        // int64, a copy
+//   at::Tensor some = file.tokens(1000, 129);          // int64, a copy
 //
 // The file: the 8 bytes "tegula-t", then little-endian the version (u32, 1), the bytes of a token
 // (u32, 2 or 4) and the number of tokens (u64), then the tokens, little-endian unsigned. Raw files,

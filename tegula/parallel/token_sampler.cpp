@@ -10,12 +10,12 @@
 namespace tegula {
 namespace {
 
-std::int64_t windows_of(const TokenFile& file, std::int64_t length) {
+std::int64_t sequences_of(const TokenFile& file, std::int64_t length) {
   if (length >= 1 && file.size() > length) return (file.size() - 1) / length;
-  throw UsageError("a token file has no window of this length")
+  throw UsageError("a token file has no sequence of this length")
       .fact("tokens", std::to_string(file.size()))
       .fact("length", std::to_string(length))
-      .hint("a window has at least one token, and one more follows it");
+      .hint("a sequence has at least one token, and one more follows it");
 }
 
 }  // namespace
@@ -26,15 +26,15 @@ TokenSampler::TokenSampler(TokenFile file, std::int64_t length, const DeviceMesh
       length_(length),
       mesh_(mesh),
       axis_(mesh.axis_index(axis)),
-      sampler_(windows_of(file_, length), mesh[axis], options) {}
+      sampler_(sequences_of(file_, length), mesh[axis], options) {}
 
 TokenBatch TokenSampler::next() {
   const SampleBatch batch = sampler_.next();
   const auto rows = static_cast<std::int64_t>(batch.samples.size());
-  const at::Tensor windows = at::empty({rows, length_ + 1}, at::kLong);
+  const at::Tensor sequences = at::empty({rows, length_ + 1}, at::kLong);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t window = batch.samples[static_cast<std::size_t>(row)];
-    windows[row].copy_(file_.tokens(window * length_, length_ + 1));
+    const std::int64_t sequence = batch.samples[static_cast<std::size_t>(row)];
+    sequences[row].copy_(file_.tokens(sequence * length_, length_ + 1));
   }
   Placements placements(mesh_.ndim(), Replicate());
   placements[axis_] = Shard(0);
@@ -44,7 +44,7 @@ TokenBatch TokenSampler::next() {
   const auto placed = [&](const at::Tensor& mine) {
     return from_local(mine.contiguous(), mesh_, placements, options);
   };
-  return {placed(windows.narrow(1, 0, length_)), placed(windows.narrow(1, 1, length_))};
+  return {placed(sequences.narrow(1, 0, length_)), placed(sequences.narrow(1, 1, length_))};
 }
 
 }  // namespace tegula

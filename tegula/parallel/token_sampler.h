@@ -1,4 +1,4 @@
-// Batches of token windows for language models, one DTensor each.
+// Batches of sequences of tokens for language models, one DTensor each.
 //
 //   TokenSampler sampler(TokenFile("train.tokens"), 128, mesh, {.batch = 512, .seed = 1});
 //   const TokenBatch batch = sampler.next();
@@ -22,18 +22,18 @@ struct TokenBatch {
   at::Tensor inputs, targets;
 };
 
-// Window w of a file is its tokens from w * length on, and one more, which is a target only; what
-// is left at the end, shorter than a window, is not used. The windows are the samples of a
+// Sequence s of a file is its tokens from s * length on, and one more, which is a target only; what
+// is left at the end, shorter than a sequence, is not used. The sequences are the samples of a
 // DistributedSampler. Each rank reads its own, and nothing is sent.
 class TokenSampler {
  public:
   // `axis` is the data axis of the mesh. UsageError: no such axis, a length below 1, a file without
-  // a window, options that DistributedSampler refuses.
+  // a sequence, options that DistributedSampler refuses.
   TokenSampler(TokenFile file, std::int64_t length, const DeviceMesh& mesh,
                const SamplerOptions& options, std::string_view axis = "dp");
 
   TokenBatch next();
-  std::int64_t windows() const { return sampler_.samples(); }
+  std::int64_t sequences() const { return sampler_.samples(); }
   // Where it stands, and going on from there: sampler().state(), sampler().restore(state).
   DistributedSampler& sampler() { return sampler_; }
 

@@ -91,6 +91,15 @@ TEST(CrossEntropy, HasAZLossByDefinition) {
   }
 }
 
+TEST(CrossEntropy, OfAnyPlacementsIsThatOfOneRank) {
+  expect_as_plain({leaf({5, 7}), classes({5}, 7), numbers({7}, 3).abs() + 0.1},
+                  [](const Tensors& x) {
+                    return Tensors{cross_entropy(
+                        x[0], x[1], {.weight = x[2], .label_smoothing = 0.1, .z_loss = 0.2})};
+                  },
+                  {.draws = 4, .partial = false});
+}
+
 // Three classes on two or four ranks: some have none.
 TEST(CrossEntropy, TakesAVocabularyOfWhichSomeRanksHaveNothing) {
   for (const std::int64_t count : {1, 3}) {

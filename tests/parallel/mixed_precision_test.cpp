@@ -1,6 +1,6 @@
 // Halves in forward passes, and loss scaling on whose verdict all ranks agree.
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
 #include <functional>

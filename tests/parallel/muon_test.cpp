@@ -2,7 +2,9 @@
 #include "tegula/parallel/muon.h"
 
 #include <gtest/gtest.h>
-#include <torch/nn.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 #include <torch/optim/schedulers/step_lr.h>
 
 #include "tegula/comm/comm_log.h"
@@ -145,6 +147,25 @@ TEST(Owners, AreGivenTheLongestFirst) {
               world.rank() == 0 ? std::vector<std::size_t>{1} : (std::vector<std::size_t>{0, 2}));
     for (std::size_t k = 0; k < 3; ++k) {
       EXPECT_EQ(difference(tiles[k], to_local(work[k].tensor) * 2), "");
+    }
+  });
+}
+
+TEST(Owners, AreNotSentWhatTheyHold) {
+  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
+  on_a_grid([](World& world, const DeviceMesh& mesh) {
+    std::vector<inner::OwnedWork> work;
+    for (std::uint64_t k = 1; k <= 4; ++k) {  // one for each rank
+      work.push_back({distribute_tensor(numbers({4, 2}, k), mesh, {Replicate(), Shard(0)}), 1});
+    }
+    const CommLog log(world);
+    const std::vector<at::Tensor> tiles =
+        inner::on_owners(work, [&](const at::Tensor& whole, std::size_t) { return whole + 1; });
+    // a half of 64 bytes to the other owner of this row; then halves of one to the three others
+    EXPECT_EQ(log.entries()[0].bytes, 32) << log.to_string();
+    EXPECT_EQ(log.entries()[1].bytes, 3 * 32) << log.to_string();
+    for (std::size_t k = 0; k < 4; ++k) {
+      EXPECT_EQ(difference(tiles[k], to_local(work[k].tensor) + 1), "");
     }
   });
 }

@@ -116,17 +116,17 @@ TEST(TokenFile, IsNotWrittenWithTokensThatDoNotFit) {
                "cannot be written"));
 }
 
-TEST(TokenSampler, GivesBatchesOfWindowsAsDTensors) {
+TEST(TokenSampler, GivesBatchesOfSequencesAsDTensors) {
   const Path path;
-  const at::Tensor tokens = at::arange(100, 135);  // 34 inputs: 8 windows of 4, and two are left
+  const at::Tensor tokens = at::arange(100, 135);  // 34 inputs: 8 sequences of 4, and two are left
   write_token_file(path.text, tokens, TokenType::U16);
   const SamplerOptions options{.batch = 3, .seed = 5};
   DistributedSampler order(8, options);
   std::vector<at::Tensor> wanted;
   for (int step = 0; step < 4; ++step) {
     std::vector<at::Tensor> rows;
-    for (const std::int64_t window : order.next().samples) {
-      rows.push_back(at::arange(100 + 4 * window, 104 + 4 * window));
+    for (const std::int64_t one : order.next().samples) {
+      rows.push_back(at::arange(100 + 4 * one, 104 + 4 * one));
     }
     wanted.push_back(at::stack(rows));
   }
@@ -134,7 +134,7 @@ TEST(TokenSampler, GivesBatchesOfWindowsAsDTensors) {
     run_impatient(ranks, [&](World& world) {
       const DeviceMesh mesh = world.mesh({{"dp", ranks}, {"tp", 1}});
       TokenSampler sampler(TokenFile(path.text), 4, mesh, options);
-      EXPECT_EQ(sampler.windows(), 8);
+      EXPECT_EQ(sampler.sequences(), 8);
       for (const at::Tensor& inputs : wanted) {
         const CommLog log(world);
         const TokenBatch batch = sampler.next();
@@ -147,14 +147,14 @@ TEST(TokenSampler, GivesBatchesOfWindowsAsDTensors) {
   }
 }
 
-TEST(TokenSampler, RefusesAFileWithoutAWindow) {
+TEST(TokenSampler, RefusesAFileWithoutASequence) {
   const Path path;
   write_token_file(path.text, at::arange(4), TokenType::U16);
   run_impatient(1, [&](World& world) {
     const DeviceMesh mesh = world.mesh({{"dp", 1}});
     for (const std::int64_t length : {0, 4}) {
       EXPECT_TRUE(contains(error_of([&] { TokenSampler(TokenFile(path.text), length, mesh, {}); }),
-                           "no window"));
+                           "no sequence"));
     }
   });
 }
