@@ -15,9 +15,13 @@ namespace {
 using tegula::bench::Measurement;
 
 const std::map<std::string, std::function<std::vector<Measurement>()>> kGroups = {
-    {"core", tegula::bench::run_core},         {"comm", tegula::bench::run_comm},
-    {"dispatch", tegula::bench::run_dispatch}, {"ops", tegula::bench::run_ops},
-    {"plan", tegula::bench::run_plan},         {"redistribute", tegula::bench::run_redistribute},
+    {"core", tegula::bench::run_core},
+    {"comm", tegula::bench::run_comm},
+    {"dispatch", tegula::bench::run_dispatch},
+    {"io", tegula::bench::run_io},
+    {"ops", tegula::bench::run_ops},
+    {"plan", tegula::bench::run_plan},
+    {"redistribute", tegula::bench::run_redistribute},
     {"train", tegula::bench::run_train},
 };
 
@@ -36,7 +40,7 @@ int run(int argc, char** argv) {
   std::string json;
   bool peer = false;
   app.add_option("group", group,
-                 "core, comm, dispatch, ops, plan, redistribute, train, or all (default)");
+                 "core, comm, dispatch, io, ops, plan, redistribute, train, or all (default)");
   app.add_flag("--peer", peer, "Measure the same work with the peers, in the same run");
   app.add_option("--json", json, "Write one JSON line per measurement to this file");
   try {
