@@ -30,6 +30,9 @@ std::vector<Measurement> run_comm();
 // Single ops on small distributed tensors, beside the same on plain ones.
 std::vector<Measurement> run_dispatch();
 
+// Checkpoints on this disk, in the current folder, by two ranks, beside plain writes and reads.
+std::vector<Measurement> run_io();
+
 // Operators along cut dims, between two ranks, beside the same on the whole.
 std::vector<Measurement> run_ops();
 

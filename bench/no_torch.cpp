@@ -15,6 +15,7 @@ namespace {
 
 std::vector<Measurement> run_comm() { refuse(); }
 std::vector<Measurement> run_dispatch() { refuse(); }
+std::vector<Measurement> run_io() { refuse(); }
 std::vector<Measurement> run_ops() { refuse(); }
 std::vector<Measurement> run_redistribute() { refuse(); }
 std::vector<Measurement> run_train(const Selection&) { refuse(); }

@@ -8,7 +8,7 @@
 //         "model.layers.*.self_attn.v_proj.weight"}},
 //       {{"**"}, {"model.**"}}}});                          // all others
 //
-// No rank holds more than its tiles, its rows of 256 MiB of tensors, and what a redistribution
+// No rank holds more than its tiles, 64 MiB of rows on their way, and what a redistribution
 // takes.
 #pragma once
 

@@ -71,10 +71,13 @@ std::optional<Rows> rows_of(const at::Tensor& tensor) {
   const std::optional<Coordinate> at = mesh.coordinate_of(world.rank());
   if (!at || mesh.fiber_of(world.rank()) != 0) return std::nullopt;
   const DTensorSpec rows = spec_by_rows(spec_of(tensor));
-  const at::Tensor local = to_local(moved(tensor.detach(), rows));
+  const at::Tensor tile = to_local(tensor.detach());
   const std::optional<std::int64_t> offset = offset_at(rows, *at);
+  const at::Tensor local = to_local(moved(tensor.detach(), rows));
   if (!offset) return std::nullopt;
-  return Rows{local.resolve_conj().resolve_neg().to(host_device()).contiguous(), *offset};
+  const at::Tensor dense = local.resolve_conj().resolve_neg().to(host_device()).contiguous();
+  const bool is_own = dense.has_storage() && tile.has_storage() && dense.is_alias_of(tile);
+  return Rows{dense, *offset, is_own};
 }
 
 std::optional<Rows> rows_for(const at::Tensor& tensor, at::ScalarType type) {

@@ -20,7 +20,7 @@ DTensorSpec spec_by_rows(const DTensorSpec& spec);
 struct Rows {
   at::Tensor local;         // row-major
   std::int64_t offset = 0;  // of its first byte in the whole tensor
-  bool is_own = false;      // the tensor's own memory
+  bool is_own = false;      // whether it is the tensor's own memory
 };
 
 // What this rank writes of a distributed tensor; none if that is nothing. All ranks of the mesh

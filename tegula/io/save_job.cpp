@@ -45,7 +45,9 @@ std::optional<Rows> rows_here(const at::Tensor& tensor, const std::string& name,
                               const Inventory& inventory, int rank) {
   if (is_dtensor(tensor)) return rows_of(tensor);
   if (inventory.plain.at(name) != rank) return std::nullopt;
-  return Rows{tensor.detach().resolve_conj().resolve_neg().to(host_device()).contiguous(), 0};
+  const at::Tensor dense =
+      tensor.detach().resolve_conj().resolve_neg().to(host_device()).contiguous();
+  return Rows{dense, 0, dense.is_alias_of(tensor)};
 }
 
 // Of all files, from what each rank has written of them.
@@ -110,7 +112,7 @@ void SaveJob::take_tensors(std::uint64_t most_copied) {
       continue;
     }
     copied += rows->local.nbytes();
-    copies_.push_back({rows->local.clone(), planned.file, offset});
+    copies_.push_back({rows->is_own ? rows->local.clone() : rows->local, planned.file, offset});
   }
   saved_ = {};
 }

@@ -20,7 +20,7 @@ namespace tegula::inner {
 namespace {
 
 // What is held at once beside the tensors.
-constexpr std::uint64_t kBatchBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;
 
 // After an error it reads nothing more and keeps it: the rank goes on to communicate.
 class Reader {

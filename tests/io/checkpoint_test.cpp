@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "tegula/base/error.h"
 #include "tegula/files/checkpoint_folder.h"
@@ -326,6 +327,20 @@ TEST(Checkpoint, ThatFailsAtAnyOperationThrowsOnAllRanksAndLosesNothing) {
   }
   run_impatient(2, [&](World& world) { save_step(world, 2); });
   EXPECT_EQ(files->names_in("run"), (std::vector<std::string>{"step-1", "step-2"}));
+}
+
+TEST(Checkpoint, OfAWorldThatARankLeavesIsNotThere) {
+  const auto files = std::make_shared<MemoryFiles>();
+  const auto save_step = [&](World& world, std::int64_t step) {
+    const Things things(world, line_of_all(world), 1);
+    if (step == 2 && world.rank() == 1) throw std::runtime_error("gone");
+    save("run", things.state, {.step = step, .files = files});
+  };
+  run_impatient(2, [&](World& world) { save_step(world, 1); });
+  EXPECT_ANY_THROW(run_ranks(2, [&](World& world) { save_step(world, 2); }, impatient()));
+  EXPECT_EQ(inner::latest_step(*files, "run"), 1);
+  run_impatient(3, [&](World& world) { save_step(world, 3); });
+  EXPECT_EQ(files->names_in("run"), (std::vector<std::string>{"step-1", "step-3"}));
 }
 
 TEST(Checkpoint, ThatIsDamagedIsRefusedOnAllRanks) {

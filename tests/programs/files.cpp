@@ -1,10 +1,14 @@
 // Files beside Python's safetensors, which tests/python/files_test.py calls.
 //
 //   files copy IN OUT      reads every tensor of IN and writes it to OUT
+//   files load_hf FOLDER   weights of 320 MiB, by ranks that may have less memory than that
 //   files save FOLDER      a checkpoint of tensors that are placed in many ways; by any number of
 //   ranks
 #include <ATen/ATen.h>
+#include <sys/resource.h>
+#include <torch/nn/module.h>
 
+#include <fstream>
 #include <iostream>
 
 #include "tegula/tegula.h"
@@ -47,12 +51,67 @@ int save_many(const std::string& folder) {
   return 0;
 }
 
+constexpr int kWeights = 20;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+// 16 MiB each, on the meta device.
+struct Weights : torch::nn::Module {
+  Weights() {
+    for (int k = 0; k < kWeights; ++k) {
+      register_parameter("x" + std::to_string(k),
+                         at::empty({1024, 4096}, at::TensorOptions(at::kFloat).device(at::kMeta)));
+    }
+  }
+};
+
+// Memory that this process may have from now on, beside what it has.
+void limit_memory(std::int64_t more) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  std::int64_t kilobytes = 0;
+  while (status >> word && word != "VmData:") {
+  }
+  status >> kilobytes;
+  const auto bytes = static_cast<rlim_t>(kilobytes * 1024 + more);
+  const rlimit limit{bytes, bytes};
+  if (kilobytes == 0 || setrlimit(RLIMIT_DATA, &limit) != 0) throw std::runtime_error("no limit");
+}
+
+bool can_hold_all() {
+  try {
+    at::empty({kWeights * 16 * kMiB}, at::kByte);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+int load_under_a_limit(const std::string& folder) {
+  const World world = World::from_env();
+  const DeviceMesh mesh = world.mesh({{"tp", world.size()}});
+  world.group().barrier();
+  Weights weights;
+  limit_memory(kWeights * 16 * kMiB / world.size() + 144 * kMiB);  // tiles; rows on their way
+  distribute_module(weights, mesh, [](const std::string& name, const at::Tensor&) {
+    return Placements{Shard(name.back() % 2)};
+  });
+  load_hf(weights, folder, mesh);
+  const at::NoGradGuard no_grad;
+  double sum = 0;
+  for (const at::Tensor& weight : weights.parameters()) sum += weight.sum().item<double>();
+  if (world.rank() == 0) {
+    std::cout << "sum " << sum << (can_hold_all() ? ", without a limit\n" : ", under a limit\n");
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 3 && words[0] == "copy") return copy(words[1], words[2]);
   if (words.size() == 2 && words[0] == "save") return save_many(words[1]);
-  std::cerr << "usage: files copy IN OUT | files save FOLDER\n";
+  if (words.size() == 2 && words[0] == "load_hf") return load_under_a_limit(words[1]);
+  std::cerr << "usage: files copy IN OUT | files load_hf FOLDER | files save FOLDER\n";
   return 2;
 }

@@ -84,6 +84,19 @@ class Files(unittest.TestCase):
         self.assertEqual(run("copy", before, after), "x: libtorch has no element type F4\n")
         self.assert_same(load_file(after), {"y": torch.tensor([3, 4, 5], dtype=torch.uint8)})
 
+    def test_weights_that_no_rank_can_hold_are_read_into_tiles(self):
+        rows, columns = 1024, 4096
+        size = rows * columns * 4
+        header = {f"x{k}": {"dtype": "F32", "shape": [rows, columns], "data_offsets": [k * size, (k + 1) * size]}
+                  for k in range(20)}
+        text = json.dumps(header).encode()
+        with open(f"{self.folder}/model.safetensors", "wb") as file:  # zeros, but for the last element of each
+            file.write(struct.pack("<Q", len(text)) + text)
+            for k in range(20):
+                file.seek(8 + len(text) + (k + 1) * size - 4)
+                file.write(struct.pack("<f", k + 1))
+        self.assertEqual(run("load_hf", self.folder, ranks=4), "[0] sum 210, under a limit\n")
+
     def test_python_reads_a_checkpoint_whoever_wrote_it(self):
         contents = []
         for ranks in (1, 3):
