@@ -37,7 +37,7 @@ build: configure
 	@cmake --build $(BUILD)
 
 # What is built already is used; `pip install .` builds anew.
-wheel: build
+wheel: configure
 	@build/venv/bin/python -m pip wheel --no-deps -w build/wheel -C build-dir=$(BUILD) -C cmake.define.TEGULA_TESTS=ON \
 	  -C cmake.define.TEGULA_BENCH=ON .
 
