@@ -31,11 +31,12 @@ class OfDTensors:
         self.name, self.get = name, get
 
     def __get__(self, tensor, owner=None):
-        if tensor is not None:
-            if _tegula.is_dtensor(tensor):
-                return self.get(tensor)
-            if self.name in tensor.__dict__:
-                return tensor.__dict__[self.name]
+        if tensor is None:
+            return self
+        if _tegula.is_dtensor(tensor):
+            return self.get(tensor)
+        if self.name in tensor.__dict__:
+            return tensor.__dict__[self.name]
         raise AttributeError(f"'{owner.__name__}' object has no attribute '{self.name}'")
 
     def __set__(self, tensor, value):
