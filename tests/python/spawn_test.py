@@ -30,9 +30,38 @@ def rank_of_two(rank, path):
     dist.destroy_process_group()
 
 
+def beside_pytorchs_own(rank, path):
+    """DTensors of both kinds in one program, one made of the other without a copy."""
+    import tegula as tg
+    from tegula.dtensor import from_torch, to_torch
+    import torch.distributed.tensor as theirs
+
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=RANKS)
+    grid = theirs.DeviceMesh("cpu", list(range(RANKS)), mesh_dim_names=("tp",))
+    x = theirs.distribute_tensor(torch.arange(5.0).reshape(5, 1), grid, [theirs.Shard(0)]).requires_grad_()
+    y = from_torch(x)
+    assert tg.placements(y) == (tg.Shard(0),) and tg.mesh(y).names == ("tp",)
+    assert tg.to_local(y).data_ptr() == x.to_local().data_ptr()
+    assert tg.full_tensor(y).flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    back = to_torch(y * 2, grid)
+    assert type(back) is theirs.DTensor and back.shape == (5, 1)
+    back.redistribute(placements=[theirs.Replicate()]).to_local().sum().backward()
+    assert x.grad.full_tensor().flatten().tolist() == [2.0] * 5
+    owned = tg.from_local(torch.ones(rank + 1), tg.mesh(y), [tg.Shard(0)])
+    for call, sentence in ((lambda: to_torch(owned, grid), "no such placement"), (lambda: from_torch(owned), "of PyTorch's")):
+        try:
+            call()
+        except tg.UsageError as error:
+            assert sentence in str(error)
+        else:
+            raise AssertionError(sentence)
+    dist.destroy_process_group()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(rank_of_two, args=(os.path.join(folder, "meeting"),), nprocs=RANKS)  # throws what a rank throws
+        for function in rank_of_two, beside_pytorchs_own:  # spawn throws what a rank throws
+            mp.spawn(function, args=(os.path.join(folder, function.__name__),), nprocs=RANKS)
     print("ok")
 
 
