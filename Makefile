@@ -36,10 +36,9 @@ configure:
 build: configure
 	@cmake --build $(BUILD)
 
-# What is built already is used; `pip install .` builds anew.
-wheel: build
-	@build/venv/bin/python -m pip wheel --no-deps -w build/wheel -C build-dir=$(BUILD) -C cmake.define.TEGULA_TESTS=ON \
-	  -C cmake.define.TEGULA_BENCH=ON .
+# Compiles the library anew, in build/pip, as `pip install .` does.
+wheel: configure
+	@build/venv/bin/python -m pip wheel --no-deps -w build/wheel .
 
 demo:
 	@scripts/demo $(PRESET)

@@ -7,8 +7,8 @@ if(TEGULA_TORCH)
   list(APPEND targets tegula tegula_testing)
 endif()
 
-# FILE_SET installs the headers where they lie in the tree.
-install(TARGETS ${targets} EXPORT TegulaTargets FILE_SET HEADERS FILE_SET of_mpi)
+# FILE_SET installs the headers where they lie in the tree. A wheel cannot hold links, and does without libtegula.so.
+install(TARGETS ${targets} EXPORT TegulaTargets LIBRARY NAMELINK_COMPONENT namelink FILE_SET HEADERS FILE_SET of_mpi)
 install(EXPORT TegulaTargets NAMESPACE Tegula:: DESTINATION ${config_folder})
 configure_package_config_file(cmake/TegulaConfig.cmake.in TegulaConfig.cmake
                               INSTALL_DESTINATION ${config_folder})

@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "tegula/base/text.h"
 #include "tegula/payload/payload.h"
+#include "tegula/spec/slices.h"
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/neighbours.h"
 #include "tegula/tensor/show.h"
@@ -42,6 +43,22 @@ at::Tensor place_otherwise(const at::Tensor& tensor, const DeviceMesh& mesh,
 // Whether this rank alone can say what the tensor's values are.
 bool holds_values(const at::Tensor& tensor) {
   return !payload_in(tensor)->link() && spec_of(tensor).is_replicated();
+}
+
+using Intervals = std::vector<std::pair<std::int64_t, std::int64_t>>;  // begin, size
+
+// For each dim the intervals that this rank holds, in the order in which its tile has them; none
+// for a rank outside of the mesh.
+std::optional<std::vector<Intervals>> slice_of(const at::Tensor& tensor) {
+  const DTensorSpec spec = spec_of(tensor);
+  const auto coordinate = spec.mesh().coordinate_of(world_of(tensor).rank());
+  if (!coordinate) return std::nullopt;
+  std::vector<Intervals> dims;
+  for (const std::vector<Interval>& held : slice_at(spec, *coordinate)) {
+    dims.emplace_back();
+    for (const Interval& interval : held) dims.back().emplace_back(interval.begin, interval.size);
+  }
+  return dims;
 }
 
 std::vector<at::Tensor> map_locals(const py::function& function,
@@ -104,6 +121,7 @@ void bind_tensors(py::module_& module) {
   module.def("placements",
              [](const at::Tensor& tensor) { return py::tuple(py::cast(placements_of(tensor))); });
   module.def("mesh", &mesh_of);
+  module.def("slice", slice_of);
   module.def("distribute_tensor", distribute, Unlocked());
   module.def("from_local", from_tiles, Unlocked());
   module.def("to_local", &to_local, Unlocked());

@@ -8,8 +8,8 @@ from . import _tegula
 from ._tegula import DeviceMesh, UsageError
 
 _entered = threading.local()  # the meshes that a with statement holds
-_flattened = {}  # by root and name: slices that were flattened, for mesh["dp_cp"]
-_process_groups = {}  # torch's, by ranks
+_flattened: dict = {}  # by root and name: slices that were flattened, for mesh["dp_cp"]
+_process_groups: dict = {}  # torch's, by ranks
 
 
 def current_mesh():

@@ -24,6 +24,32 @@ def _refused(sentence, tensor, hint):
     return _tegula.UsageError(f"tegula: {sentence}\n  tensor  {_tegula.spec(tensor)}\n  hint    {hint}")
 
 
+class OfDTensors:
+    """An attribute that distributed tensors have and others lack: these may be given one of the same name."""
+
+    def __init__(self, name, get):
+        self.name, self.get = name, get
+
+    def __get__(self, tensor, owner=None):
+        if tensor is None:
+            return self
+        if _tegula.is_dtensor(tensor):
+            return self.get(tensor)
+        if self.name in tensor.__dict__:
+            return tensor.__dict__[self.name]
+        raise AttributeError(f"'{owner.__name__}' object has no attribute '{self.name}'")
+
+    def __set__(self, tensor, value):
+        if _tegula.is_dtensor(tensor):
+            raise _refused(f"the attribute {self.name} of a distributed tensor cannot be set", tensor,
+                           "tegula.to_local(x).copy_(...) writes this rank's tile, x.data = y replaces all of it")
+        tensor.__dict__[self.name] = value
+
+    def __delete__(self, tensor):
+        if tensor.__dict__.pop(self.name, self) is self:
+            raise AttributeError(self.name)
+
+
 # Text
 
 

@@ -48,6 +48,10 @@ class Tensors(unittest.TestCase):
             self.assertFalse(hasattr(plain, name), name)
         plain.placements = 3  # anybody may use the name
         self.assertEqual(plain.placements, 3)
+        del plain.placements
+        self.assertFalse(hasattr(plain, "placements"))
+        with self.assertRaisesRegex(tg.UsageError, "_local_tensor of a distributed tensor cannot be set"):
+            x._local_tensor = numbers(2)
 
     def test_a_tensor_is_made_of_its_local_and_a_spec(self):
         x = dt.distribute_tensor(numbers(5, 2), MESH, [dt.Shard(0)])
@@ -94,6 +98,19 @@ class Tensors(unittest.TestCase):
         self.assertEqual(copy.deepcopy(plain), plain)
         with self.assertRaises(TypeError):
             plain.tolist(1, 2)
+
+
+    def test_a_checkpoint_asks_for_the_boxes_of_a_tile(self):
+        whole = torch.arange(12.0).reshape(12, 1)
+        x = tg.distribute_tensor(whole, MESH, [tg.Shard(0, blocks=2)])
+        boxes = [(chunk.offsets[0], chunk.sizes[0]) for chunk in x.__create_chunk_list__()]
+        self.assertEqual(len(boxes), 2)
+        items = x.__create_write_items__("x", x)
+        for item, (begin, size) in zip(items, boxes):
+            self.assertEqual(x.__get_tensor_shard__(item.index).tolist(), whole[begin:begin + size].tolist())
+        with self.assertRaisesRegex(tg.UsageError, "no value that a checkpoint could hold"):
+            tg.from_local(whole, MESH, [tg.Partial()]).__create_chunk_list__()
+        self.assertFalse(hasattr(whole, "__create_chunk_list__"))
 
 
 class Placements(unittest.TestCase):

@@ -16,6 +16,7 @@ from .. import _tegula, _tensors
 from .._mesh import current_mesh as _current_mesh
 from .._tegula import Partial, Replicate, Shard
 from ._api import DTensor, Placement, distribute_module, distribute_tensor
+from ._convert import from_torch, to_torch
 from ._spec import DTensorSpec, TensorMeta
 from .device_mesh import DeviceMesh, init_device_mesh
 

@@ -5,6 +5,7 @@ import torch
 from .. import _modules, _tegula, _tensors
 from .._mesh import current_mesh
 from .._tegula import MaskPartial, Partial, Replicate, Shard, UsageError, is_dtensor
+from .._tensor_methods import OfDTensors
 from ._spec import DTensorSpec
 
 
@@ -104,27 +105,12 @@ class DTensor(metaclass=_DTensorType):
     redistribute = staticmethod(redistribute)
 
 
-class _OfDTensors:
-    """An attribute that distributed tensors have and others lack; it can be covered by one of the instance."""
-
-    def __init__(self, name, get):
-        self.name, self.get = name, get
-
-    def __get__(self, tensor, owner=None):
-        if tensor is None or not is_dtensor(tensor):
-            raise AttributeError(f"'{owner.__name__}' object has no attribute '{self.name}'")
-        return self.get(tensor)
-
-
 def _install():
-    import functools
-
     for method in (to_local, full_tensor, redistribute):
-        bound = functools.partial(lambda function, tensor: function.__get__(tensor), method)
-        setattr(torch.Tensor, method.__name__, _OfDTensors(method.__name__, bound))
+        setattr(torch.Tensor, method.__name__, OfDTensors(method.__name__, method.__get__))
     for name, get in (("placements", _tegula.placements), ("device_mesh", _tegula.mesh), ("_spec", DTensorSpec.of),
                       ("_local_tensor", lambda tensor: _tensors.to_local(tensor.detach()))):
-        setattr(torch.Tensor, name, _OfDTensors(name, get))
+        setattr(torch.Tensor, name, OfDTensors(name, get))
 
 
 _install()
