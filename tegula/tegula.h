@@ -23,6 +23,7 @@
 //   tensor/show.h          what this rank holds, as text
 //   parallel/parallelize_module.h  modules split by plans: Colwise, Rowwise, ...
 //   parallel/replicate.h   data parallel
+//   parallel/fully_shard.h  parameters, gradients and optimizer state cut over the data axis
 //   parallel/checkpoint.h  activations computed again in backward
 //   parallel/clip_grad.h   one norm of all gradients, and clipping by it
 //   dispatch/calibrate.h   the cost model of this machine, measured
@@ -41,6 +42,7 @@
 #include "tegula/gradient/gradients.h"
 #include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/clip_grad.h"
+#include "tegula/parallel/fully_shard.h"
 #include "tegula/parallel/parallelize_module.h"
 #include "tegula/parallel/replicate.h"
 #include "tegula/payload/guards.h"

@@ -1,7 +1,7 @@
 // The idea: a known kind of call is carried out as decided before. For a new one the operator's
 // entry is asked for the ways in which it can be carried out, in this order: a change of what the
-// tensor is, a view, a decomposition, a rule, work on tiles, the plain form of an op that writes;
-// the rest takes the universal path.
+// tensor is, a view, operands gathered for use, a decomposition, a rule, work on tiles, the plain
+// form of an op that writes; the rest takes the universal path.
 #include "tegula/dispatch/kernel.h"
 
 #include <ATen/ATen.h>
@@ -9,6 +9,7 @@
 #include "tegula/base/overloaded.h"
 #include "tegula/comm/comm_log.h"
 #include "tegula/dispatch/decision_cache.h"
+#include "tegula/dispatch/gather_for_use.h"
 #include "tegula/dispatch/local_op.h"
 #include "tegula/dispatch/op_errors.h"
 #include "tegula/dispatch/overlaps.h"
@@ -181,6 +182,10 @@ void Kernel::decide(const CallKey& key, const Call& call, Stack& stack) const {
         plan_view(call));
   }
   check_may_look(call);
+  if (Recipe recipe = gather_for_use(call)) {
+    give(run_decomposition(facts, recipe, call.arguments()));
+    return remember(Decomposition{std::move(recipe)});
+  }
   if (Recipe recipe = decomposition_of(call)) {
     give(run_decomposition(facts, recipe, call.arguments()));
     return remember(Decomposition{std::move(recipe)});

@@ -196,6 +196,7 @@ void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const std::string name = toString(op.operator_name());
   if (const auto found = tile_ops.find(name); found != tile_ops.end()) {
     notes.tile_op = found->second;
+    notes.is_copy = found->second == copy || found->second == convert;
   }
   if (op.operator_name().name.ends_with("_like") || name.starts_with("aten::new_")) {
     notes.decomposition = on_meta_device;

@@ -1,5 +1,6 @@
 // The idea: libtorch would wait for the reduction in order to add it to the gradient that is there.
-// So that one is taken away first, and added by the engine's callback at the end of the pass.
+// So that one is taken away first, and added by the engine's callback at the end of the pass. When
+// many bytes are under way, the oldest are waited for.
 #include "tegula/gradient/async_gradients.h"
 
 #include <ATen/ATen.h>
@@ -24,6 +25,15 @@ class AsyncGradients {
     at::Tensor earlier = leaf.grad();
     leaf.mutable_grad() = at::Tensor();
     under_way_.push_back({leaf, reduced, std::move(earlier)});
+    // the sizes of wholes, so that all ranks wait for the same ones
+    bytes_ += bytes_of(*reduced);
+    const Gathering* gathering = payload_in(leaf)->gathering();
+    const std::int64_t most = gathering ? gathering->most_bytes : kMostBytes;
+    while (bytes_ > most && waited_for_ + 1 < under_way_.size()) {
+      const Payload& oldest = *under_way_[waited_for_++].reduced;
+      oldest.tile();
+      bytes_ -= bytes_of(oldest);
+    }
   }
 
   at::Tensor take(const at::Tensor& leaf) {
@@ -47,6 +57,14 @@ class AsyncGradients {
   }
 
  private:
+  // Of gradients under way, unless their leaves say another number.
+  static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20U;
+
+  static std::int64_t bytes_of(const Payload& payload) {
+    const TensorMeta& meta = payload.spec().meta();
+    return meta.numel() * size_of(meta.dtype());
+  }
+
   struct Taken {
     at::Tensor leaf;
     at::Tensor earlier;
@@ -65,6 +83,8 @@ class AsyncGradients {
   }
 
   std::vector<UnderWay> under_way_;
+  std::size_t waited_for_ = 0;  // so many of them, the oldest
+  std::int64_t bytes_ = 0;      // of the others, as wholes
   std::vector<Taken> taken_;
 };
 

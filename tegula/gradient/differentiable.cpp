@@ -99,7 +99,12 @@ DTensorSpec with_sums_owed(const DTensorSpec& done, const DTensorSpec& gradient,
     if (is_left && owed == Placement(Partial(ReduceOp::Sum))) placements[axis] = owed;
   }
   if (placements == done.placements()) return done;
-  return {done.mesh(), placements, done.meta()};
+  ShardOrder order = done.shard_order();
+  for (ShardOrderEntry& entry : order) {
+    std::erase_if(entry.axes, [&](std::size_t axis) { return !as_shard(placements[axis]); });
+  }
+  std::erase_if(order, [](const ShardOrderEntry& entry) { return entry.axes.empty(); });
+  return {done.mesh(), placements, order, done.meta()};
 }
 
 }  // namespace
@@ -181,17 +186,27 @@ at::Tensor apply_linear(const at::Tensor& tensor, const LinearFunction& function
                       }));
 }
 
+DTensorSpec gradient_spec(const Payload& payload, const TensorMeta& gradient) {
+  const DTensorSpec spec = with_reductions_done(payload.spec()).with_meta(dense(gradient));
+  const Gathering* gathering = payload.gathering();
+  return gathering && gathering->whole_gradient ? with_axes_whole(spec, gathering->over) : spec;
+}
+
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
                           const GradientPolicy& policy) {
-  if (const Payload* held = payload_in(grad)) {
-    const bool is_there = held->spec() == payload.spec() && !held->link();
-    if (is_there && !held->spec().is_partial() && is_dense(held->spec().meta())) return grad;
+  const Payload* there = payload_in(grad);
+  if (there && there->spec() == payload.spec() && !there->link() && !there->spec().is_partial() &&
+      is_dense(there->spec().meta()) && !payload.gathering()) {
+    return grad;
   }
   const at::Tensor placed = as_dtensor(grad, payload.spec().mesh(), payload.world());
   const PayloadPtr held = payload_of(placed);
-  const DTensorSpec done = with_reductions_done(payload.spec()).with_meta(dense(meta_of(placed)));
+  const DTensorSpec done = gradient_spec(payload, meta_of(placed));
+  if (held->spec() == done && !held->link()) return placed;
+  const RouteOptions options{.wire = payload.policies() ? payload.policies()->policies.gradient_wire
+                                                        : std::nullopt};
   if (held->link() || !(held->spec().mesh() == done.mesh())) {
-    return move_to(placed, done, CallMode::Sync, {});
+    return move_to(placed, done, CallMode::Sync, options);
   }
   const auto owing = [&](GradientReduction first, GradientReduction second) {
     return with_sums_owed(done, held->spec(), policy, {first, second});
@@ -199,8 +214,8 @@ at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
   const DTensorSpec begun = owing(GradientReduction::Async, GradientReduction::Hold);
   const DTensorSpec wanted = owing(GradientReduction::Hold, GradientReduction::Hold);
   const at::Tensor now =
-      held->spec() == begun ? placed : move_to(placed, begun, CallMode::Sync, {});
-  return begun == wanted ? now : move_to(now, wanted, CallMode::Async, {});
+      held->spec() == begun ? placed : move_to(placed, begun, CallMode::Sync, options);
+  return begun == wanted ? now : move_to(now, wanted, CallMode::Async, options);
 }
 
 }  // namespace tegula::inner

@@ -31,6 +31,10 @@ using LinearFunction = std::function<at::Tensor(const at::Tensor&)>;
 at::Tensor apply_linear(const at::Tensor& tensor, const LinearFunction& function,
                         const LinearFunction& transpose);
 
+// Where the tensor's gradient is once nothing is owed: as the tensor, or whole where its policies
+// say so; dense.
+DTensorSpec gradient_spec(const Payload& payload, const TensorMeta& gradient);
+
 // A gradient, plain (then replicated) or not, placed as the tensor's gradient should be: reductions
 // that it owes are done, or started, or left to others, as the policy says.
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,

@@ -107,7 +107,7 @@ void set_gradient_policy(const at::Tensor& leaf, const GradientPolicy& policy, P
         .fact("tensor", to_string(payload->spec()))
         .hint("name an axis of the mesh");
   }
-  Policies policies = payload->policies() ? payload->policies()->policies : Policies();
+  Policies policies = policies_of(leaf);
   switch (said_for) {
     case PolicyOf::Leaf:
       policies.gradient_of_leaf = policy;
@@ -116,8 +116,7 @@ void set_gradient_policy(const at::Tensor& leaf, const GradientPolicy& policy, P
       policies.gradient_of_module = policy;
       break;
   }
-  install(leaf, c10::make_intrusive<Payload>(payload->world().part<PolicyTable>().entry(policies),
-                                             *payload));
+  set_policies(leaf, policies);
 }
 
 GradientPolicyGuard::GradientPolicyGuard(GradientPolicy policy)
@@ -140,8 +139,7 @@ void reduce_gradients(const std::vector<at::Tensor>& leaves) {
     const at::Tensor grad = payload ? leaf.grad() : at::Tensor();
     const Payload* held = payload_in(grad);
     if (!held || !(held->spec().mesh() == payload->spec().mesh())) continue;
-    const DTensorSpec wanted =
-        with_reductions_done(payload->spec()).with_meta(dense(meta_of(grad)));
+    const DTensorSpec wanted = gradient_spec(*payload, meta_of(grad));
     if (held->spec() == wanted) continue;
     if (!batches.take(leaf, *held, wanted)) others.emplace_back(leaf, wanted);
   }

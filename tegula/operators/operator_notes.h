@@ -91,6 +91,8 @@ struct OperatorNotes {
   // It writes values that it has read before: libtorch does not mind if what it writes overlaps
   // itself or what it reads.
   bool may_overlap = false;
+  // The result has the operand's values, as far as its element type can say them.
+  bool is_copy = false;
 
   // Of an operator that libtorch composes of others ----------------------------------------------
 

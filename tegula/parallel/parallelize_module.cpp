@@ -13,6 +13,7 @@
 #include "tegula/base/table.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/payload/payload.h"
 #include "tegula/spec/slices.h"
 #include "tegula/tensor/module.h"
 #include "tegula/tensor/name_patterns.h"
@@ -188,7 +189,7 @@ void parallelize_module(torch::nn::Module& module, const DeviceMesh& mesh, const
     if (!is_dtensor(tensor)) {
       tensor.set_data(distribute_tensor(tensor.detach(), root, placements, options));
     } else if (!(spec_of(tensor) == *one.spec)) {
-      tensor.set_data(redistribute(tensor.detach(), placements));
+      inner::set_data_keeping_policies(tensor, redistribute(tensor.detach(), placements));
     }
   }
 }

@@ -5,13 +5,7 @@
 #include <ATen/ATen.h>
 #include <torch/nn/module.h>
 
-#include <map>
-#include <string_view>
-
-#include "tegula/base/error.h"
-#include "tegula/base/hash.h"
-#include "tegula/base/text.h"
-#include "tegula/comm/comm_log.h"
+#include "tegula/parallel/alike.h"
 #include "tegula/parallel/parallelize_module.h"
 #include "tegula/payload/payload.h"
 
@@ -20,76 +14,6 @@ namespace tegula {
 using namespace inner;
 
 namespace {
-
-struct Named {
-  std::string name;
-  at::Tensor tensor;
-};
-
-// Parameters and buffers; a tied one once, by its first name.
-std::vector<Named> members_of(const torch::nn::Module& module) {
-  std::vector<Named> members;
-  std::map<c10::TensorImpl*, bool> seen;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    if (tensor.defined() && seen.emplace(tensor.unsafeGetTensorImpl(), true).second) {
-      members.push_back({name, tensor});
-    }
-  };
-  for (const auto& item : module.named_parameters()) add(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) add(item.key(), item.value());
-  return members;
-}
-
-std::int64_t hash_of(const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().contiguous();
-  const std::string_view bytes(static_cast<const char*>(dense.const_data_ptr()), dense.nbytes());
-  Hasher hasher;
-  hasher.add_all(dense.sizes()).add(static_cast<std::uint64_t>(dense.scalar_type()));
-  hasher.add(std::hash<std::string_view>()(bytes));
-  return static_cast<std::int64_t>(hasher.result());
-}
-
-Group group_of(const DeviceMesh& root) {
-  const std::vector<std::int64_t> ranks = root.ranks();
-  return World::of(root).group(std::vector<int>(ranks.begin(), ranks.end()));
-}
-
-// What is plain will count as the same on all ranks.
-void check_alike(const std::vector<Named>& members, const DeviceMesh& root) {
-  std::vector<Named> plain;
-  std::vector<std::int64_t> hashes;
-  for (const Named& member : members) {
-    if (is_dtensor(member.tensor) || member.tensor.is_meta()) continue;
-    plain.push_back(member);
-    hashes.push_back(hash_of(member.tensor));
-  }
-  const Group group = group_of(root);
-  const CommLabel label("replicate: are parameters alike");
-  const at::Tensor counts =
-      group.all_gather(at::full({1}, static_cast<std::int64_t>(plain.size()), at::kLong), 0);
-  if (!counts.eq(counts[0]).all().item<bool>()) {
-    const auto* first = counts.const_data_ptr<std::int64_t>();
-    throw UsageError("a module has different parameters on different ranks")
-        .fact("counts", bracketed({first, first + counts.numel()}))
-        .hint("build the same module on all ranks");
-  }
-  if (plain.empty()) return;
-  const at::Tensor all = group.all_gather(at::tensor(hashes, at::kLong).unsqueeze(0), 0);
-  for (std::size_t k = 0; k < plain.size(); ++k) {
-    const at::Tensor column = all.select(1, static_cast<std::int64_t>(k));
-    const at::Tensor others = column.ne(column[0]).nonzero();
-    if (others.numel() == 0) continue;
-    const auto other = static_cast<std::size_t>(others[0].item<std::int64_t>());
-    throw UsageError("a parameter or buffer differs between ranks")
-        .fact("tensor", in_quotes(plain[k].name))
-        .fact("ranks",
-              std::to_string(group.ranks()[0]) + " and " + std::to_string(group.ranks()[other]))
-        .hint(
-            "seed all ranks alike before the module is built; distribute_module takes the values "
-            "of "
-            "the first rank");
-  }
-}
 
 // The policy that a leaf has, with another word for one axis.
 GradientPolicy with_axis(const at::Tensor& leaf, const std::string& axis,
@@ -106,7 +30,7 @@ GradientPolicy with_axis(const at::Tensor& leaf, const std::string& axis,
 }  // namespace
 
 void replicate(torch::nn::Module& module, const DeviceMesh& mesh, const ReplicateOptions& options) {
-  check_alike(members_of(module), mesh.root());
+  check_alike(named_tensors(module), mesh.root());
   parallelize_module(module, mesh, {}, kSameOnAllRanks);
   for (const at::Tensor& parameter : module.parameters()) {
     const std::string& axis = mesh.axes()[0].name;

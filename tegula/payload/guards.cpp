@@ -11,6 +11,7 @@ namespace {
 thread_local int implicit_replications = 0;
 thread_local int strict_modes = 0;
 thread_local int purposes = 0;
+thread_local int keeps_gathered = 0;
 thread_local const BuildDistributed* innermost_build = nullptr;
 
 bool is_strict_everywhere() {
@@ -36,6 +37,10 @@ bool StrictMode::is_on() { return purposes == 0 && (strict_modes > 0 || is_stric
 
 inner::OnPurpose::OnPurpose() { ++purposes; }
 inner::OnPurpose::~OnPurpose() { --purposes; }
+
+KeepGathered::KeepGathered() { ++keeps_gathered; }
+KeepGathered::~KeepGathered() { --keeps_gathered; }
+bool KeepGathered::is_on() { return keeps_gathered > 0; }
 
 ImplicitReplication::ImplicitReplication() { ++implicit_replications; }
 ImplicitReplication::~ImplicitReplication() { --implicit_replications; }

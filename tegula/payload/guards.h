@@ -44,6 +44,18 @@ class StrictMode {
   static bool is_on();
 };
 
+// While it stands, parameters that are gathered for an op (parallel/fully_shard.h) stay gathered,
+// whatever their size, until they are written or, once it has gone, until others need the room.
+class KeepGathered {
+ public:
+  KeepGathered();
+  ~KeepGathered();
+  KeepGathered(const KeepGathered&) = delete;
+  KeepGathered& operator=(const KeepGathered&) = delete;
+
+  static bool is_on();
+};
+
 namespace inner {
 
 // Of a plain tensor: whether it counts as replicated without a guard.

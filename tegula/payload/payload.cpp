@@ -12,6 +12,7 @@
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/payload/expanded.h"
+#include "tegula/payload/gathered_forms.h"
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/payload/unexpanded.h"
@@ -109,7 +110,7 @@ Payload::Payload(at::Tensor tile, DTensorSpec spec, Layout layout, const Payload
       layout_(layout),
       policies_(base.policies_),
       tile_(std::move(tile)) {
-  if (base.spec_.is_partial()) reduced_ = base.reduced_forms().of_alias();
+  if (base.counts_writes()) writes_ = base.writes();
 }
 
 Payload::Payload(DTensorSpec spec, const Payload& base)
@@ -120,16 +121,23 @@ Payload::Payload(DTensorSpec spec, const Payload& base)
       link_(base.link_),
       tile_(base.tile_),
       async_tile_(base.async_tile_) {
-  if (base.spec_.is_partial()) reduced_ = base.reduced_forms().of_alias();
+  if (base.counts_writes()) writes_ = base.writes();
 }
 
 Payload::Payload(PoliciesPtr policies, const Payload& base) : Payload(base.spec_, base) {
   policies_ = std::move(policies);
 }
 
+std::shared_ptr<WriteCount> Payload::writes() const {
+  const std::lock_guard lock(remembered_mutex_);
+  if (!writes_) writes_ = std::make_shared<WriteCount>(spec_.meta().numel());
+  return writes_;
+}
+
 ReducedForms& Payload::reduced_forms() const {
-  const std::lock_guard lock(reduced_mutex_);
-  if (!reduced_) reduced_ = std::make_shared<ReducedForms>();
+  const std::shared_ptr<WriteCount> memory = writes();
+  const std::lock_guard lock(remembered_mutex_);
+  if (!reduced_) reduced_ = std::make_shared<ReducedForms>(memory);
   return *reduced_;
 }
 
@@ -142,14 +150,20 @@ at::Tensor Payload::tile_by(const Route& route) const {
   return reduced_forms().find_or_make(route.plan().to, resolved_tile(), world_.epoch(), reduce);
 }
 
+at::Tensor Payload::gathered_tile(const DTensorSpec& to) const {
+  return world_.part<GatheredForms>().find_or_gather(*this, to);
+}
+
 void Payload::note_write() const {
   if (link_) return link_->base->note_write();
-  const std::lock_guard lock(reduced_mutex_);
-  if (reduced_) reduced_->note_write();
+  if (!counts_writes()) return;
+  const std::shared_ptr<WriteCount> memory = writes();
+  memory->note_write();
+  if (gathering()) world_.part<GatheredForms>().forget(*memory);
 }
 
 void Payload::note_exposed() const {
-  if (spec_.is_partial() && !link_) reduced_forms().note_exposed(tile());
+  if (counts_writes() && !link_) writes()->note_exposed(tile());
 }
 
 at::Tensor Link::of_whole(const at::Tensor& whole) const {
@@ -234,6 +248,26 @@ void install(const at::Tensor& outer, PayloadPtr payload) {
   const TensorMeta& meta = payload->spec().meta();
   impl->set_sizes_and_strides(meta.shape(), meta.stride());
   impl->set_backend_meta(std::move(payload));
+}
+
+void set_policies(const at::Tensor& outer, const Policies& policies) {
+  const PayloadPtr payload = payload_of(outer);
+  install(outer, c10::make_intrusive<Payload>(payload->world().part<PolicyTable>().entry(policies),
+                                              *payload));
+}
+
+Policies policies_of(const at::Tensor& outer) {
+  const PoliciesPtr& policies = payload_in(outer)->policies();
+  return policies ? policies->policies : Policies();
+}
+
+void set_data_keeping_policies(at::Tensor outer, const at::Tensor& data) {
+  const PayloadPtr before = payload_of(outer);
+  outer.set_data(data);
+  const Payload* now = payload_in(outer);
+  if (before->policies() && now && before->spec().mesh() == now->spec().mesh()) {
+    set_policies(outer, before->policies()->policies);
+  }
 }
 
 at::Tensor replicated(const at::Tensor& whole, const DeviceMesh& mesh, const World& world) {

@@ -71,6 +71,10 @@ class Payload final : public c10::BackendMeta {
   // Where this rank's tile is.
   at::Device device() const { return device_of(spec_.mesh()); }
   const PoliciesPtr& policies() const { return policies_; }  // null: none
+  // Null unless it is gathered when it is used.
+  const Gathering* gathering() const {
+    return policies_ && policies_->policies.gathering ? &*policies_->policies.gathering : nullptr;
+  }
   // Null unless this is a view without data of its own.
   const Link* link() const { return link_.get(); }
   // Where this rank is in the mesh; none if it is outside.
@@ -93,11 +97,18 @@ class Payload final : public c10::BackendMeta {
   // What a route makes of the tile. If reductions are owed that it does, it is remembered
   // (reduced_forms.h), so nobody may write to it.
   at::Tensor tile_by(const Route& route) const;
+  // What it is by `to`, which is whole over axes that it is gathered over; remembered
+  // (gathered_forms.h), so nobody may write to it. Communicates.
+  at::Tensor gathered_tile(const DTensorSpec& to) const;
   // To be called by whoever has written to the tile, or gives it to the user.
   void note_write() const;
   void note_exposed() const;
+  // Of the tile's memory, shared with all views of it.
+  std::shared_ptr<WriteCount> writes() const;
 
  private:
+  // Whether something is remembered that a write makes wrong.
+  bool counts_writes() const { return spec_.is_partial() || gathering() != nullptr; }
   ReducedForms& reduced_forms() const;
 
   DTensorSpec spec_;
@@ -107,8 +118,9 @@ class Payload final : public c10::BackendMeta {
   std::shared_ptr<const Link> link_;
   at::Tensor tile_;
   std::optional<AsyncTile> async_tile_;
-  mutable std::mutex reduced_mutex_;
-  mutable std::shared_ptr<ReducedForms> reduced_;  // made when it is first needed
+  mutable std::mutex remembered_mutex_;  // of what follows, made when it is first needed
+  mutable std::shared_ptr<WriteCount> writes_;
+  mutable std::shared_ptr<ReducedForms> reduced_;
 };
 
 // Null for a plain or undefined tensor. Lives as long as the tensor keeps it.
@@ -134,7 +146,7 @@ class WritesOfOp {
 
   void add(const at::Tensor& tensor) {
     const Payload* payload = payload_in(tensor);
-    if (payload && (payload->spec().is_partial() || payload->link())) {
+    if (payload && (payload->spec().is_partial() || payload->link() || payload->gathering())) {
       written_.push_back(payload_of(tensor));
     }
   }
@@ -152,6 +164,14 @@ at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& w
 void carry_storage_message(const at::Tensor& outer);
 // Gives an outer tensor another payload, and the geometry that belongs to it.
 void install(const at::Tensor& outer, PayloadPtr payload);
+
+// Gives a DTensor other policies; views of it that exist already keep theirs.
+void set_policies(const at::Tensor& outer, const Policies& policies);
+// Those that it has.
+Policies policies_of(const at::Tensor& outer);
+// outer.set_data(data), the same tensor placed otherwise: its policies stay, unless it is on
+// another mesh now.
+void set_data_keeping_policies(at::Tensor outer, const at::Tensor& data);
 
 // A plain whole tensor that every rank of the mesh has, as a replicated DTensor; nothing is sent.
 // Ranks outside of the mesh keep its meta only.

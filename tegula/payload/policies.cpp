@@ -7,11 +7,24 @@ std::string to_text(const std::optional<GradientPolicy>& policy) {
   return policy ? to_string(*policy) : "none";
 }
 
+std::string to_text(const Gathering& gathering) {
+  std::string text = "; gathered over";
+  for (const std::string& axis : gathering.over) text += " " + axis;
+  text += ", " + std::to_string(gathering.most_bytes) + " bytes";
+  if (gathering.is_kept) text += ", kept";
+  if (gathering.whole_gradient) text += ", gradient whole";
+  if (gathering.prefetches) text += ", next one too";
+  return text;
+}
+
 }  // namespace
 
 std::string to_string(const Policies& policies) {
-  return "leaf: " + to_text(policies.gradient_of_leaf) +
-         "; module: " + to_text(policies.gradient_of_module);
+  std::string text = "leaf: " + to_text(policies.gradient_of_leaf) +
+                     "; module: " + to_text(policies.gradient_of_module);
+  if (policies.gradient_wire) text += std::string("; wire ") + toString(*policies.gradient_wire);
+  if (policies.gathering) text += to_text(*policies.gathering);
+  return text;
 }
 
 std::shared_ptr<const PolicyTable::Entry> PolicyTable::entry(const Policies& policies) {

@@ -1,6 +1,9 @@
 // Specs of the same tensor placed otherwise.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "tegula/spec/dtensor_spec.h"
 
 namespace tegula::inner {
@@ -14,5 +17,11 @@ DTensorSpec with_reductions_done(const DTensorSpec& spec);
 
 // Replicated along the axes that cut this dim; others stay, in their order.
 DTensorSpec with_dim_whole(const DTensorSpec& spec, std::int64_t dim);
+
+// Replicated along the axes of these names; others stay, in their order.
+DTensorSpec with_axes_whole(const DTensorSpec& spec, const std::vector<std::string>& axes);
+
+// The same elements with the dims in another order: dim k of the result is dim order[k].
+DTensorSpec permuted(const DTensorSpec& spec, const std::vector<std::int64_t>& order);
 
 }  // namespace tegula::inner

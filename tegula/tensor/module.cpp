@@ -11,6 +11,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/payload/payload.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/tensor/name_patterns.h"
 
@@ -145,7 +146,9 @@ void move_all(const std::vector<Member>& members, const DeviceMesh& mesh) {
   }
   for (std::size_t i = 0; i < members.size(); ++i) {
     at::Tensor tensor = members[i].tensor;
-    if (!(spec_of(tensor) == specs[i])) tensor.set_data(moved(tensor, mesh, specs[i]));
+    if (!(spec_of(tensor) == specs[i])) {
+      set_data_keeping_policies(tensor, moved(tensor, mesh, specs[i]));
+    }
     at::Tensor& grad = tensor.mutable_grad();
     const DTensorSpec of_grad = with_reductions_done(specs[i]);
     if (grad.defined() && is_dtensor(grad) && !(spec_of(grad) == of_grad)) {
