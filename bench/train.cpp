@@ -30,13 +30,16 @@ struct Case {
 constexpr Case kCases[] = {
     {"mlp tp 2 ranks", Model::Mlp, Split::Tensor},
     {"mlp dp 2 ranks", Model::Mlp, Split::Batch},
+    {"mlp fsdp 2 ranks", Model::Mlp, Split::Full},
     {"gpt tp 2 ranks", Model::Gpt, Split::Tensor},
     {"gpt tp vocab 2 ranks", Model::Gpt, Split::TensorAndVocabulary},
     {"gpt sp 2 ranks", Model::Gpt, Split::Sequence},
     {"gpt dp 2 ranks", Model::Gpt, Split::Batch},
+    {"gpt fsdp 2 ranks", Model::Gpt, Split::Full},
     {"gpt-wide tp 2 ranks", Model::GptWide, Split::Tensor},
     {"gpt-wide sp 2 ranks", Model::GptWide, Split::Sequence},
     {"gpt-wide dp 2 ranks", Model::GptWide, Split::Batch},
+    {"gpt-wide fsdp 2 ranks", Model::GptWide, Split::Full},
 };
 
 constexpr Case kBookkeeping[] = {

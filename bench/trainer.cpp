@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "bench/optimizers.h"
+#include "tegula/parallel/fully_shard.h"
 #include "tegula/parallel/replicate.h"
 #include "tegula/tensor/module.h"
 
@@ -15,10 +16,8 @@ namespace {
 bool cuts_batch(Split split) { return split == Split::Batch || split == Split::Full; }
 
 void distribute(Network& network, Split split, const DeviceMesh& mesh) {
-  if (cuts_batch(split)) {
-    replicate(network, mesh);
-    return;
-  }
+  if (split == Split::Batch) return replicate(network, mesh);
+  if (split == Split::Full) return fully_shard(network, mesh);
   const auto place = [&](const std::string& name, const at::Tensor&) {
     return Placements{network.place(name, split)};
   };

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "tegula/payload/innermost_build.h"
+
 namespace tegula {
 namespace {
 
@@ -12,7 +14,6 @@ thread_local int implicit_replications = 0;
 thread_local int strict_modes = 0;
 thread_local int purposes = 0;
 thread_local int keeps_gathered = 0;
-thread_local const BuildDistributed* innermost_build = nullptr;
 
 bool is_strict_everywhere() {
   static const bool is_set = [] {
@@ -20,13 +21,6 @@ bool is_strict_everywhere() {
     return text != nullptr && std::string_view(text) != "" && std::string_view(text) != "0";
   }();
   return is_set;
-}
-
-// Calls reach us, and none is sent on by its device before.
-c10::impl::LocalDispatchKeySet by_us(c10::impl::LocalDispatchKeySet keys) {
-  keys.included_ = keys.included_ | c10::DispatchKeySet(c10::DispatchKey::PrivateUse3);
-  keys.excluded_ = keys.excluded_ | c10::DispatchKeySet(c10::DispatchKey::BackendSelect);
-  return keys;
 }
 
 }  // namespace
@@ -56,17 +50,13 @@ bool inner::is_small_plain(const at::Tensor& tensor) {
           tensor.numel() * static_cast<std::int64_t>(tensor.itemsize()) <= kMostBytes);
 }
 
-BuildDistributed::BuildDistributed(const DeviceMesh& mesh, PlacementsFor placements)
-    : mesh_(mesh),
-      placements_(std::move(placements)),
-      outer_(innermost_build),
-      // Not an IncludeDispatchKeyGuard: that of libtorch 2.6 leaves a bit behind.
-      keys_(by_us(c10::impl::tls_local_dispatch_key_set())) {
-  innermost_build = this;
+const BuildDistributed*& inner::innermost_build() {
+  thread_local const BuildDistributed* build = nullptr;
+  return build;
 }
 
-BuildDistributed::~BuildDistributed() { innermost_build = outer_; }
+BuildDistributed::~BuildDistributed() { inner::innermost_build() = outer_; }
 
-const BuildDistributed* BuildDistributed::current() { return innermost_build; }
+const BuildDistributed* BuildDistributed::current() { return inner::innermost_build(); }
 
 }  // namespace tegula
