@@ -60,9 +60,8 @@ std::string FlightRing::to_string(std::size_t count) const {
     if (record.number.load(std::memory_order_relaxed) != number) continue;  // overwritten meanwhile
     char ago[32];
     std::snprintf(ago, sizeof(ago), "%.1f", age);
-    text += "    " + call.text() + ", of " + group +
-            (what_for.empty() ? "" : ", for " + what_for) + ", " + ago + " s ago" +
-            (has_ended ? "" : ", under way") + "\n";
+    text += "    " + call.text() + ", of " + group + (what_for.empty() ? "" : ", for " + what_for) +
+            ", " + ago + " s ago" + (has_ended ? "" : ", under way") + "\n";
   }
   return text;
 }
