@@ -1,6 +1,7 @@
 #include "tegula/comm/shm/flight_ring.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 
 namespace tegula::inner::shm {
@@ -26,6 +27,7 @@ std::uint64_t FlightRing::begin(const comm::Call& call, std::string_view group,
   const std::uint64_t number = count_.fetch_add(1, std::memory_order_relaxed) + 1;
   Record& record = records_[number % kKept];
   record.number.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);  // before anything below is seen
   record.has_ended.store(0, std::memory_order_relaxed);
   record.nanoseconds = now();
   record.call = call;
@@ -49,13 +51,17 @@ std::string FlightRing::to_string(std::size_t count) const {
   for (std::uint64_t number = first + 1; number <= last; ++number) {
     const Record& record = records_[number % kKept];
     if (record.number.load(std::memory_order_acquire) != number) continue;
+    const comm::Call call = record.call;
+    const std::string group = text_in(record.group);
     const std::string what_for = text_in(record.what_for);
+    const auto age = static_cast<double>(now() - record.nanoseconds) / 1'000'000'000;
+    const bool has_ended = record.has_ended.load(std::memory_order_relaxed) != 0;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (record.number.load(std::memory_order_relaxed) != number) continue;  // overwritten meanwhile
     char ago[32];
-    std::snprintf(ago, sizeof(ago), "%.1f",
-                  static_cast<double>(now() - record.nanoseconds) / 1'000'000'000);
-    text += "    " + record.call.text() + ", of " + text_in(record.group) +
-            (what_for.empty() ? "" : ", for " + what_for) + ", " + ago + " s ago" +
-            (record.has_ended.load(std::memory_order_relaxed) != 0 ? "" : ", under way") + "\n";
+    std::snprintf(ago, sizeof(ago), "%.1f", age);
+    text += "    " + call.text() + ", of " + group + (what_for.empty() ? "" : ", for " + what_for) +
+            ", " + ago + " s ago" + (has_ended ? "" : ", under way") + "\n";
   }
   return text;
 }
