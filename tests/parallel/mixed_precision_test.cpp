@@ -73,7 +73,7 @@ std::vector<at::Tensor> trained(Network& network, const Place& place) {
   return values_of(network);
 }
 
-TEST(Autocast, TrainsAsOneRankDoes) {
+void expect_trains_as_one_rank() {
   for (const bool is_tensor_parallel : {false, true}) {
     run_impatient(2, [&](World& world) {
       const DeviceMesh mesh = world.mesh({{is_tensor_parallel ? "tp" : "dp", 2}});
@@ -95,6 +95,14 @@ TEST(Autocast, TrainsAsOneRankDoes) {
       }
     });
   }
+}
+
+TEST(Autocast, TrainsAsOneRankDoes) { expect_trains_as_one_rank(); }
+
+// Casts of leaves communicate then, and ranks are threads here.
+TEST(Autocast, TrainsAsOneRankDoesWhereReplicasAreCompared) {
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
+  expect_trains_as_one_rank();
 }
 
 // Not as halves, and nothing is gathered for the conversion.
