@@ -26,6 +26,8 @@
 //   parallel/fully_shard.h  parameters, gradients and optimizer state cut over the data axis
 //   parallel/checkpoint.h  activations computed again in backward
 //   parallel/clip_grad.h   one norm of all gradients, and clipping by it
+//   parallel/virtual_shards.h  data parallel, the same bits on any number of ranks
+//   parallel/memory_report.h  bytes per rank, by kind, before anything is run
 //   dispatch/calibrate.h   the cost model of this machine, measured
 //   gradient/gradients.h   when reductions that gradients owe are done
 //   payload/guards.h       scoped switches
@@ -43,8 +45,10 @@
 #include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/clip_grad.h"
 #include "tegula/parallel/fully_shard.h"
+#include "tegula/parallel/memory_report.h"
 #include "tegula/parallel/parallelize_module.h"
 #include "tegula/parallel/replicate.h"
+#include "tegula/parallel/virtual_shards.h"
 #include "tegula/payload/guards.h"
 #include "tegula/random/random.h"
 #include "tegula/tensor/collectives.h"

@@ -31,10 +31,19 @@ Recipe copy(const Call& call) {
   };
 }
 
+// Whether every number of one floating type is one of the other.
+bool holds_all_of(at::ScalarType to, at::ScalarType from) {
+  return at::isFloatingType(from) && at::isFloatingType(to) && c10::elementSize(from) > 1 &&
+         (to == from || c10::elementSize(to) > c10::elementSize(from));
+}
+
 // Parts of a sum cannot be rounded one by one.
 Recipe convert(const Call& call) {
   const PayloadPtr& self = call.tensors().front().payload;
-  return self && self->spec().is_partial() ? nullptr : copy(call);
+  if (!self || !self->spec().is_partial()) return copy(call);
+  const at::ScalarType from = call.arguments()[0].toTensor().scalar_type();
+  const c10::IValue& to = call.arguments()[1];
+  return to.isNone() || holds_all_of(to.toScalarType(), from) ? copy(call) : nullptr;
 }
 
 // Tensors like another ------------------------------------------------------------------------
