@@ -85,6 +85,15 @@ void bind_styles(py::module_& module) {
   module.def("placed", &placed, Unlocked());
 }
 
+// One word for all axes.
+GradientReduction reduction_named(const std::string& word) {
+  const GradientPolicy policy = parse_gradient_policy(word);
+  if (policy.axes().empty()) return policy.otherwise();
+  throw UsageError("a reduction is one word for all axes of the mesh")
+      .fact("reduction", word)
+      .hint("now, async or hold; set_gradient_policy takes one per axis");
+}
+
 void bind_plans(py::module_& module) {
   module.def(
       "parallelize_members",
@@ -103,7 +112,7 @@ void bind_plans(py::module_& module) {
       "replicate_members",
       [](const Standing& members, const DeviceMesh& mesh, const std::string& policy) {
         replicate_members(in_cpp(members), mesh,
-                          {.reduction = parse_gradient_policy(policy).otherwise()});
+                          {.reduction = reduction_named(policy)});
       },
       Unlocked());
   module.def(
@@ -117,7 +126,7 @@ void bind_plans(py::module_& module) {
             {.layout = layout == "owned" ? Options::Layout::Owned : Options::Layout::Even,
              .multiple = multiple,
              .most_bytes = most_bytes,
-             .reduction = parse_gradient_policy(policy).otherwise(),
+             .reduction = reduction_named(policy),
              .wire = wire,
              .prefetch = prefetches ? Options::Prefetch::Next : Options::Prefetch::Off});
       },

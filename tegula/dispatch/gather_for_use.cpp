@@ -90,12 +90,13 @@ Values called_on(const c10::OperatorHandle& op, const OpFacts& facts, Arguments 
   return values;
 }
 
-// The policies of the first tensor that is gathered.
+// The policies of the first tensor that is gathered, for a result that lives for a while only.
 std::optional<Policies> policies_among(const OpFacts& facts, Arguments arguments) {
   std::optional<Policies> policies;
   for_each_tensor(facts, arguments, [&](std::size_t, int, const at::Tensor& tensor) {
     if (!policies && is_gathered(payload_of(tensor))) policies = policies_of(tensor);
   });
+  if (policies) policies->gathering->is_kept = policies->gathering->prefetches = false;
   return policies;
 }
 

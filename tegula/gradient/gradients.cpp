@@ -50,7 +50,7 @@ class Batches {
   // False if the gradient has to be moved by itself.
   bool take(const at::Tensor& leaf, const Payload& grad, const DTensorSpec& wanted) {
     const std::optional<Coordinate> at = grad.coordinate();
-    if (!at || grad.link()) return false;
+    if (!at || grad.link() || policies_of(leaf).gradient_wire) return false;
     const DTensorSpec from = grad.spec().with_meta(dense(grad.spec().meta()));
     const Route route = grad.world().part<Routes>().find_or_make(grad.world(), from, wanted, {});
     const std::optional<TileStep> step = only_all_reduce(route, *at);
@@ -145,7 +145,8 @@ void reduce_gradients(const std::vector<at::Tensor>& leaves) {
   }
   batches.run();
   for (const auto& [leaf, wanted] : others) {
-    leaf.mutable_grad() = move_to(leaf.grad(), wanted, CallMode::Sync, {});
+    leaf.mutable_grad() = move_to(leaf.grad(), wanted, CallMode::Sync,
+                                  {.wire = policies_of(leaf).gradient_wire});
   }
 }
 

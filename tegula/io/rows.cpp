@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/payload/payload.h"
 #include "tegula/spec/slices.h"
 #include "tegula/tensor/dtensor.h"
 
@@ -101,6 +102,7 @@ std::optional<Rows> rows_for(const at::Tensor& tensor, at::ScalarType type) {
 void take_rows(const at::Tensor& tensor, const Rows& rows) {
   const at::NoGradGuard no_grad;
   const DTensorSpec is = spec_of(tensor);
+  payload_in(tensor)->note_write();
   if (rows.is_own) {
     rows.local.unsafeGetTensorImpl()->bump_version();
     return;

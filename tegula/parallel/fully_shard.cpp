@@ -190,6 +190,17 @@ std::vector<std::int64_t> owners_of(const std::vector<StandingMember>& members, 
   return owners;
 }
 
+// What is plain of them, too, has to be alike on all ranks.
+std::vector<StandingMember> with_their_gradients(std::vector<StandingMember> members) {
+  const std::size_t count = members.size();
+  for (std::size_t k = 0; k < count; ++k) {
+    const at::Tensor& grad = members[k].tensor.grad();
+    if (!grad.defined()) continue;
+    members.push_back({members[k].module, members[k].name + ".grad", grad, MemberKind::Buffer});
+  }
+  return members;
+}
+
 struct Placed {
   StandingMember member;
   DTensorSpec spec;
@@ -234,6 +245,8 @@ void become(const Placed& placed, const DeviceMesh& root, const Policies& polici
   const at::NoGradGuard no_grad;
   if (!is_dtensor(tensor) || !(spec_of(tensor) == placed.spec)) {
     tensor.set_data(placed_as(tensor.detach(), placed.spec, root));
+  } else if (policies.gathering && !payload_in(tensor)->gathering()) {
+    tensor.set_data(tensor.detach().clone());  // views that exist would write unnoticed
   }
   set_policies(tensor, policies);
   at::Tensor& grad = tensor.mutable_grad();
@@ -313,7 +326,7 @@ void inner::fully_shard_members(const std::vector<StandingMember>& standing, con
                       ? Placed{members[k], placed_before(members[k], root), {}}
                       : placed_by_roles(members[k], root, axes, options, owners[k]));
   }
-  check_alike(members, root);
+  check_alike(with_their_gradients(members), root);
   for (const Placed& one : all) {
     become(one, root, is_buffer(one.member) ? Policies() : policies_for(one, axes, options));
   }

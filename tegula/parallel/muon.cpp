@@ -113,6 +113,7 @@ void make_orthogonal(std::vector<Matrix>& matrices) {
 void apply(const Matrix& matrix) {
   const MuonOptions& options = *matrix.options;
   const at::Tensor tile = tile_or_plain(matrix.parameter);
+  note_write(matrix.parameter);
   tile_or_plain(matrix.state->momentum_buffer()).copy_(tile_or_plain(matrix.momentum));
   tile.mul_(1 - options.lr() * options.weight_decay());
   tile.add_(matrix.update, -options.lr() * scale_of(matrix.parameter, options.scale()));

@@ -4,6 +4,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/gradient/gradients.h"
+#include "tegula/payload/payload.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula::inner {
@@ -71,6 +72,10 @@ class KernelLists {
 
 }  // namespace
 
+void note_write(const at::Tensor& tensor) {
+  if (const Payload* payload = payload_in(tensor)) payload->note_write();
+}
+
 at::Tensor tile_or_plain(const at::Tensor& tensor) {
   return is_dtensor(tensor) ? to_local(tensor) : tensor;
 }
@@ -91,6 +96,7 @@ void adamw_step(const std::vector<ParameterWithGradient>& parameters,
   for (const auto& [parameter, gradient] : parameters) {
     auto& state = state_of(parameter, options.amsgrad(), states);
     state.step(state.step() + 1);
+    note_write(parameter);
     if (tile_or_plain(parameter).numel() == 0) continue;
     lists.parameters.push_back(lists.dense(parameter));
     lists.gradients.push_back(tile_or_plain(gradient).contiguous());

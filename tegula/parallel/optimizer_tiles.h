@@ -11,6 +11,9 @@ namespace tegula::inner {
 using OptimizerStates =
     ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>>;
 
+// To be called by all ranks when tiles of a tensor were written to, whichever have elements.
+void note_write(const at::Tensor& tensor);
+
 // The tile of a DTensor, a plain tensor itself.
 at::Tensor tile_or_plain(const at::Tensor& tensor);
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/agreements.h"
 #include "tegula/payload/guards.h"
 #include "tegula/payload/payload.h"
 #include "tegula/redistribute/routes.h"
@@ -42,6 +43,16 @@ std::int64_t bytes_by(const DTensorSpec& to) {
   return (to.meta().numel() * size_of(to.meta().dtype()) + parts - 1) / parts;
 }
 
+// Whether it is all elements of its memory, as they are, in some order of dims. Other views are not
+// told apart: parts, numbers read as others, conjugates.
+bool shows_all_of_its_memory(const Payload& payload) {
+  const TensorMeta& meta = payload.spec().meta();
+  const std::shared_ptr<WriteCount> memory = payload.writes();
+  const at::Tensor tile = payload.tile();
+  return memory->elements() == meta.numel() && memory->dtype() == meta.dtype() &&
+         meta == dense(meta) && !tile.is_conj() && !tile.is_neg();
+}
+
 Route route_of(const World& world, const DTensorSpec& from, const DTensorSpec& to) {
   return world.part<Routes>().find_or_make(world, from, to, {});
 }
@@ -74,8 +85,7 @@ at::Tensor GatheredForms::find_or_gather(const Payload& payload, const DTensorSp
   const std::vector<std::int64_t> order = memory_order(to.meta().stride());
   const Source source{payload.writes(), payload.resolved_tile().permute(order),
                       permuted(payload.spec().with_meta(to.meta()), order), permuted(to, order)};
-  // what shows a part of the memory is not told apart from another part
-  if (source.memory->elements() != to.meta().numel()) {
+  if (!shows_all_of_its_memory(payload)) {
     return route_of(world, source.from, source.to).run(source.tile).permute(inverse(order));
   }
   const std::lock_guard lock(mutex_);
@@ -105,6 +115,14 @@ void GatheredForms::begin_epoch(const World& world) {
   forms_.clear();
   after_.clear();
   last_used_.reset();
+  numbers_.clear();
+}
+
+std::uint64_t GatheredForms::number_of(const std::shared_ptr<WriteCount>& memory) {
+  const auto found = numbers_.find(memory);
+  if (found != numbers_.end()) return found->second;
+  std::erase_if(numbers_, [](const auto& one) { return one.first.expired(); });
+  return numbers_.emplace(memory, next_number_++).first->second;
 }
 
 // The form becomes the one that was used last.
@@ -127,6 +145,9 @@ GatheredForms::Form& GatheredForms::gather(const World& world, const Source& sou
   make_room(bytes, policy.most_bytes);
   const std::uint64_t writes = source.memory->count(source.tile);
   const Route route = route_of(world, source.from, source.to);
+  const DeviceMesh& mesh = source.to.mesh();
+  comm::agree(world, mesh.ranks(mesh.fiber_of(world.rank()).value_or(0)),
+              number_of(source.memory), "which parameter is gathered");
   // a copy, so that a write to the shard cannot race with what is on its way
   AsyncTile tile =
       policy.prefetches ? route.start(source.tile.clone()) : AsyncTile(route.run(source.tile));
@@ -135,7 +156,7 @@ GatheredForms::Form& GatheredForms::gather(const World& world, const Source& sou
 }
 
 void GatheredForms::gather_next(const World& world, const Source& used, const Gathering& policy) {
-  const Name name{used.memory.get(), used.to.id()};
+  const Name name{number_of(used.memory), used.to.id()};
   if (last_used_ == name) return;
   if (last_used_) after_.insert_or_assign(*last_used_, Later(used));
   last_used_ = name;
@@ -150,6 +171,8 @@ void GatheredForms::gather_next(const World& world, const Source& used, const Ga
 }
 
 void GatheredForms::make_room(std::int64_t bytes, std::int64_t most) {
+  // what is kept for a tensor that nobody has any more; it does not count below
+  forms_.remove_if([](const Form& form) { return form.is_kept && form.memory.use_count() == 1; });
   if (KeepGathered::is_on()) return;
   std::int64_t held = bytes;
   for (const Form& form : forms_) held += form.is_kept ? 0 : form.bytes;

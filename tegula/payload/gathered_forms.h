@@ -4,7 +4,9 @@
 //
 // All ranks use the same tensors in the same order, so that all of them keep the same: what goes
 // depends on the order of uses and on sizes that all ranks know, not on time, on this rank's tile,
-// or on who else holds a tensor. The least recently used ones go first.
+// or on who else holds a tensor. The least recently used ones go first. Where that fails (a user
+// writes to the tiles of some ranks alone), ranks gather different tensors, which is an error of
+// all of them at the gather: they agree on which one it is.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -66,9 +68,10 @@ class GatheredForms {
     std::vector<std::int64_t> sizes, strides;
     DTensorSpec from, to;
   };
-  using Name = std::pair<const WriteCount*, std::uint64_t>;  // the memory, and the id of `to`
+  using Name = std::pair<std::uint64_t, std::uint64_t>;  // the memory's number, and the id of `to`
 
   void begin_epoch(const World& world);
+  std::uint64_t number_of(const std::shared_ptr<WriteCount>& memory);
   Form* find(const Source& source);
   Form& gather(const World& world, const Source& source, const Gathering& policy);
   void gather_next(const World& world, const Source& used, const Gathering& policy);
@@ -76,6 +79,9 @@ class GatheredForms {
 
   mutable std::mutex mutex_;
   std::list<Form> forms_;        // the least recently used one first
+  // Memories in the order of their first use, the same on all ranks.
+  std::map<std::weak_ptr<WriteCount>, std::uint64_t, std::owner_less<>> numbers_;
+  std::uint64_t next_number_ = 1;
   std::map<Name, Later> after_;  // what was used after it, the last time
   std::optional<Name> last_used_;
   std::uint32_t epoch_ = 0;

@@ -130,7 +130,7 @@ Payload::Payload(PoliciesPtr policies, const Payload& base) : Payload(base.spec_
 
 std::shared_ptr<WriteCount> Payload::writes() const {
   const std::lock_guard lock(remembered_mutex_);
-  if (!writes_) writes_ = std::make_shared<WriteCount>(spec_.meta().numel());
+  if (!writes_) writes_ = std::make_shared<WriteCount>(spec_.meta().numel(), spec_.meta().dtype());
   return writes_;
 }
 

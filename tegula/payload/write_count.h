@@ -12,15 +12,18 @@
 #include <mutex>
 #include <optional>
 
+#include "tegula/spec/dtype.h"
+
 namespace tegula::inner {
 
 // Any thread.
 class WriteCount {
  public:
-  // `elements`: of the whole tensor that the memory was made for.
-  explicit WriteCount(std::int64_t elements) : elements_(elements) {}
+  // Of the whole tensor that the memory was made for.
+  WriteCount(std::int64_t elements, DType dtype) : elements_(elements), dtype_(dtype) {}
 
   std::int64_t elements() const { return elements_; }
+  DType dtype() const { return dtype_; }
   void note_write();
   // The tile's memory is in the user's hands from now on. O(tile), once.
   void note_exposed(const at::Tensor& tile);
@@ -29,6 +32,7 @@ class WriteCount {
 
  private:
   std::int64_t elements_;
+  DType dtype_;
   std::mutex mutex_;
   std::uint64_t writes_ = 0;
   std::optional<std::size_t> hash_;  // if it is exposed: when it was last looked at

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "tegula/comm/comm_log.h"
+#include "tegula/parallel/adamw.h"
 #include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/clip_grad.h"
 #include "tegula/parallel/parallelize_module.h"
@@ -310,6 +311,11 @@ TEST(FullyShard, SeesEveryWriteToAWeight) {
   });
 }
 
+struct One : nn::Module {
+  explicit One(const at::Tensor& value) : weight(register_parameter("weight", value)) {}
+  at::Tensor weight;
+};
+
 TEST(FullyShard, PartsOfAWeightAreGatheredToo) {
   const at::Tensor weight = numbers({9, 4}, 1), x = numbers({5, 4}, 2);
   const auto loss_of = [](const at::Tensor& w, const at::Tensor& in) {
@@ -322,15 +328,100 @@ TEST(FullyShard, PartsOfAWeightAreGatheredToo) {
   for (const int ranks : {2, 4}) {
     run_impatient(ranks, [&](World& world) {
       const DeviceMesh mesh = world.mesh({{"dp", ranks}});
-      struct One : nn::Module {
-        explicit One(const at::Tensor& value) : weight(register_parameter("weight", value)) {}
-        at::Tensor weight;
-      } ours(weight.clone());
+      One ours(weight.clone());
       fully_shard(ours, mesh);
       loss_of(ours.weight, shard_batch(x, mesh)).backward();
       EXPECT_EQ(difference(full_tensor(ours.weight.grad()), plain.grad()), "");
     });
   }
+}
+
+TEST(FullyShard, TakesComplexWeightsAndTheirParts) {
+  const at::Tensor weight = at::complex(numbers({4, 4}, 1), numbers({4, 4}, 2));
+  const at::Tensor x = numbers({4, 4}, 3);
+  const auto loss_of = [](const at::Tensor& w, const at::Tensor& in) {
+    const at::Tensor mixed = at::mm(in.to(at::kComplexDouble), w);
+    const at::Tensor parts = at::mm(in, at::real(w)) - at::mm(in, at::imag(w));
+    const at::Tensor back = at::mm(mixed, w.t().conj());
+    return (at::view_as_real(back).square().sum() + parts.square().sum() +
+            at::mm(in, at::real(w.narrow(1, 0, 1).expand({4, 4}))).sum());
+  };
+  at::Tensor plain = weight.clone().requires_grad_();
+  at::Tensor plain_x = x.clone().requires_grad_();
+  loss_of(plain, plain_x).backward();
+  run_impatient(2, [&](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}});
+    One ours(weight.clone());
+    fully_shard(ours, mesh);
+    at::Tensor cut = shard_batch(x, mesh).requires_grad_();
+    loss_of(ours.weight, cut).backward();
+    EXPECT_EQ(difference(full_tensor(ours.weight.grad()), plain.grad()), "");
+    EXPECT_EQ(difference(full_tensor(cut.grad()), plain_x.grad()), "");
+  });
+}
+
+TEST(FullyShard, StepsThatWriteTilesAreSeenByRanksWithoutAny) {
+  for (const auto layout : {FullyShardOptions::Layout::Owned, FullyShardOptions::Layout::Even}) {
+    const auto train = [](Recurrent& network, const Place& place) {
+      AdamW optimizer(network.parameters(), torch::optim::AdamWOptions(0.05));
+      for (int step = 0; step < 3; ++step) {
+        optimizer.zero_grad();
+        network.loss(place(numbers({4, 5}, 2))).backward();
+        optimizer.step();
+      }
+      return network.weight.detach();
+    };
+    Recurrent plain;
+    const at::Tensor want = train(plain, as_it_is);
+    run_impatient(4, [&](World& world) {
+      const DeviceMesh mesh = world.mesh({{"dp", 4}});
+      Recurrent ours;
+      fully_shard(ours, mesh, zero_2(), {.layout = layout});
+      const at::Tensor got =
+          train(ours, [&](const at::Tensor& x) { return shard_batch(x, mesh); });
+      EXPECT_EQ(difference(full_tensor(got), want), "");
+    });
+  }
+}
+
+TEST(FullyShard, SeesWritesThroughAViewThatWasThereBefore) {
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}});
+    One ours(numbers({4, 4}, 1));
+    distribute_module(ours, mesh, {{"weight", {Shard(0)}}}, kSameOnAllRanks);
+    const at::Tensor before = ours.weight.detach();
+    fully_shard(ours, mesh, zero_2());
+    const at::NoGradGuard no_grad;
+    const at::Tensor x = shard_batch(numbers({4, 4}, 2), mesh);
+    at::mm(x, ours.weight);
+    before.zero_();
+    const at::Tensor want = at::mm(full_tensor(x), full_tensor(ours.weight));
+    EXPECT_EQ(difference(full_tensor(at::mm(x, ours.weight)), want), "");
+  });
+}
+
+TEST(FullyShard, CastsOfWeightsThatStayGatheredAreLetGo) {
+  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}});
+    One ours(numbers({16, 16}, 1).to(at::kFloat));
+    fully_shard(ours, mesh, zero_2(), {.most_bytes = 16 * 16 * 2});
+    const at::NoGradGuard no_grad;
+    const at::Tensor x = shard_batch(numbers({4, 16}, 2).to(at::kBFloat16), mesh);
+    for (int step = 0; step < 5; ++step) at::mm(x, ours.weight.to(at::kBFloat16));
+    EXPECT_EQ(world.part<inner::GatheredForms>().bytes(), 16 * 16 * 2);
+  });
+}
+
+TEST(FullyShard, RefusesPlainGradientsThatDiffer) {
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}});
+    One ours(numbers({4, 4}, 1));
+    ours.weight.mutable_grad() = at::full({4, 4}, world.rank(), at::kDouble);
+    const std::string error = error_of([&] { fully_shard(ours, mesh); });
+    EXPECT_TRUE(contains(error, "differs between ranks")) << error;
+    EXPECT_TRUE(contains(error, "weight.grad")) << error;
+  });
 }
 
 TEST(FullyShard, KeepsNoMoreThanItsRoom) {

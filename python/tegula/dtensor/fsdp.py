@@ -5,6 +5,8 @@ ranks. So the outermost sharded module takes plain tensors as this rank's rows o
 divides gradients by the number of ranks. Distributed tensors pass as they are, and then a loss is that of all samples.
 """
 
+import threading
+
 import torch
 
 from .. import _modules, _tegula, _tensors, _world
@@ -89,7 +91,14 @@ def _each(value, change):
     return value
 
 
-_running = []  # the sharded modules whose forward runs, the outermost first: (module, whether it took plain tensors)
+_of_thread = threading.local()
+
+
+def _running():
+    """The sharded modules whose forward runs on this thread, the outermost first: (module, it took plain tensors)."""
+    if not hasattr(_of_thread, "running"):
+        _of_thread.running = []
+    return _of_thread.running
 
 
 def _rows(mesh):
@@ -101,21 +110,22 @@ def _take(module, args, kwargs):
     took = []
 
     def distributed(tensor):
-        if is_dtensor(tensor) or _running:
+        if is_dtensor(tensor) or _running():
             return tensor
         took.append(True)
         rows = _rows(mesh) if tensor.dim() > 0 else [Replicate()] * mesh.ndim
         return _tensors.from_local(tensor, mesh, rows)
 
     args, kwargs = _each(args, distributed), _each(kwargs, distributed)
-    _running.append((module, bool(took)))
+    _running().append((module, bool(took)))
     return args, kwargs
 
 
 def _give(module, args, output):
-    if not _running or _running[-1][0] is not module:
+    running = _running()
+    if not running or running[-1][0] is not module:
         return output  # it did not get as far as that
-    _, took_plain = _running.pop()
+    _, took_plain = running.pop()
     if not took_plain:
         return output
     mesh = module._sharded_over
