@@ -12,6 +12,11 @@ namespace {
 
 // A loader's assertion would come too late, and on some ranks only.
 void check_parts(const DistributedSampler& sampler, std::int64_t batch) {
+  if (batch < 1) {
+    throw UsageError("a batch has samples")
+        .fact("batch", std::to_string(batch))
+        .hint("give 1 or more");
+  }
   const std::int64_t rest = sampler.samples() - sampler.state().taken;
   const std::int64_t last = rest % batch;
   for (const std::int64_t size : {std::min(batch, rest), last > 0 ? last : batch}) {

@@ -7,7 +7,10 @@
 #include <ATen/Parallel.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstring>
+#include <exception>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +18,7 @@
 #include <utility>
 
 #include "tegula/base/error.h"
+#include "tegula/base/sentence.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/comm_log.h"
 #include "tegula/tensor/dtensor.h"
@@ -114,17 +118,14 @@ void check_batch(const Tensors& batch, std::int64_t shards) {
   if (batch.empty()) throw UsageError("a batch has a tensor or more").hint("pass the samples");
 }
 
-// Parameters and buffers are plain tensors while it stands, without gradients.
+// Parameters and buffers are plain tensors while it stands, without gradients. What is written to
+// buffers is gone afterwards.
 class AsPlain {
  public:
   explicit AsPlain(const Members& members) {
-    for (const auto* list : {&members.parameters, &members.buffers}) {
-      for (const Member& one : *list) {
-        at::Tensor tensor = one.tensor;
-        changed_.push_back({tensor, tensor.detach(), tensor.grad()});
-        tensor.mutable_grad() = at::Tensor();
-        tensor.set_data(to_local(tensor.detach()));
-      }
+    for (const Member& one : members.parameters) change(one.tensor, to_local(one.tensor.detach()));
+    for (const Member& one : members.buffers) {
+      change(one.tensor, to_local(one.tensor.detach()).clone());
     }
   }
   ~AsPlain() {
@@ -141,6 +142,11 @@ class AsPlain {
   struct Changed {
     at::Tensor tensor, as_it_was, grad;
   };
+  void change(at::Tensor tensor, const at::Tensor& plain) {
+    changed_.push_back({tensor, tensor.detach(), tensor.grad()});
+    tensor.mutable_grad() = at::Tensor();
+    tensor.set_data(plain);
+  }
   std::vector<Changed> changed_;
 };
 
@@ -306,6 +312,31 @@ Group group_of(const DeviceMesh& mesh) {
   return World::of(mesh).group(std::vector<int>(ranks.begin(), ranks.end()));
 }
 
+// Throws on all ranks if one brings an error: there its own, elsewhere what the first of them says.
+void throw_on_all_ranks(const Group& group, const std::exception_ptr& error) {
+  if (group.size() > 1) {
+    const CommLabel label("virtual shards");
+    // never empty where there is an error
+    const std::string text = error ? ' ' + sentence_of(error) : "";
+    at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+    if (error) std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+    const at::Tensor lengths = group.all_gather(at::full({1}, bytes.numel(), at::kLong), 0);
+    const Group::Sizes sizes(lengths.const_data_ptr<std::int64_t>(),
+                             lengths.const_data_ptr<std::int64_t>() + lengths.numel());
+    const auto first = std::ranges::find_if(sizes, [](std::int64_t size) { return size > 0; });
+    if (first == sizes.end()) return;
+    const at::Tensor texts = group.all_gather(bytes, 0, sizes);
+    if (!error) {
+      throw UsageError("a virtual shard failed on another rank")
+          .fact("rank", std::to_string(group.ranks()[first - sizes.begin()]))
+          .fact("error", std::string(static_cast<const char*>(texts.const_data_ptr()) + 1,
+                                     static_cast<std::size_t>(*first - 1)))
+          .hint("the error of that rank says more");
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
 using Rows = std::map<ShardRange, std::int64_t>;
 
 at::Tensor tree_sum(const at::Tensor& rows, const Rows& places, const ShardRange& range) {
@@ -365,8 +396,15 @@ at::Tensor virtual_shards(torch::nn::Module& module, const std::vector<at::Tenso
   const Group group = group_of(mesh);
   const ShardRange mine = shards_of(group.index(), group.size(), shards);
   const LocalShards local(members, layout, batch, shards, loss);
-  const Sums total =
-      total_of(rows_of(members, layout, local, subtrees({0, shards}, mine)), group, shards);
+  Sums rows;
+  std::exception_ptr error;
+  try {
+    rows = rows_of(members, layout, local, subtrees({0, shards}, mine));
+  } catch (...) {
+    error = std::current_exception();
+  }
+  throw_on_all_ranks(group, error);
+  const Sums total = total_of(rows, group, shards);
   const at::NoGradGuard no_grad;
   for (std::size_t k = 0; k < members.parameters.size(); ++k) {
     const at::Tensor& parameter = members.parameters[k].tensor;

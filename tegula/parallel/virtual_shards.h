@@ -45,8 +45,9 @@ using VirtualShardLoss =
 //
 // UsageError, before anything is computed: parameters or buffers that are not DTensors replicated
 // over one mesh (see replicate()); a batch whose tensors do not have the same number of samples, or
-// none; less than one shard. UsageError, before gradients are changed: a buffer was written; a loss
-// that is no plain scalar.
+// none; less than one shard. UsageError, before gradients are changed: a buffer was written (it
+// keeps its values); a loss that is no plain scalar. What `loss` throws on a rank is thrown there,
+// and on the other ranks a UsageError that names the rank.
 at::Tensor virtual_shards(torch::nn::Module& module, const std::vector<at::Tensor>& batch,
                           std::int64_t shards, const VirtualShardLoss& loss);
 

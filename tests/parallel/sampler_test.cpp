@@ -212,6 +212,11 @@ TEST(DataSampler, RefusesBatchesThatLeaveARankWithoutSamples) {
   });
 }
 
+TEST(DataSampler, RefusesBatchesOfNoSamples) {
+  DataSampler data{DistributedSampler(7, SamplerOptions{})};
+  EXPECT_TRUE(contains(error_of([&] { data.next(0); }), "a batch has samples"));
+}
+
 TEST(DataSampler, GoesOnInTheEpochThatItWasSavedIn) {
   DataSampler sampler{DistributedSampler(7, SamplerOptions{.seed = 3})};
   sampler.reset();

@@ -160,6 +160,7 @@ TEST(VirtualShards, RefuseWhatWouldDependOnTheRanks) {
                                  return ours.in.sum().requires_grad_();
                                }),
                          "a virtual shard wrote a buffer"));
+    EXPECT_TRUE(at::equal(full_tensor(ours.scale), at::full({9}, 0.7)));
     EXPECT_TRUE(
         contains(error(batch_of(4, 0), 2, [&](const auto&, std::int64_t) { return ours.in * 1; }),
                  "a plain scalar with a history"));
@@ -167,6 +168,32 @@ TEST(VirtualShards, RefuseWhatWouldDependOnTheRanks) {
     torch::nn::Module empty;
     EXPECT_TRUE(contains(error_of([&] { virtual_shards(empty, batch_of(4, 0), 2, loss); }),
                          "of a module with parameters"));
+  });
+}
+
+// One shard for two ranks: rank 1 computes it, and rank 0 none.
+TEST(VirtualShards, ThrowOnAllRanksWhatOneOfThemThrows) {
+  run_impatient(2, [](World& world) {
+    Network ours;
+    replicate(ours, world.mesh({{"dp", 2}}));
+    const auto error = [&](const VirtualShardLoss& loss) {
+      return error_of([&] { virtual_shards(ours, batch_of(4, 0), 1, loss); });
+    };
+    const auto expect = [&](const std::string& got, const std::string& want) {
+      EXPECT_TRUE(contains(got, want)) << got;
+      EXPECT_EQ(contains(got, "a virtual shard failed on another rank"), world.rank() == 0) << got;
+      EXPECT_EQ(contains(got, "rank    1\n"), world.rank() == 0) << got;
+    };
+    expect(error([](const auto&, std::int64_t) -> at::Tensor {
+             throw std::runtime_error("a loss of the user's");
+           }),
+           "a loss of the user's");
+    expect(error([&](const auto&, std::int64_t) { return ours.in * 1; }),
+           "a plain scalar with a history");
+    const at::Tensor loss = virtual_shards(
+        ours, batch_of(4, 0), 1,
+        [&](const std::vector<at::Tensor>& part, std::int64_t) { return shard_loss(ours, part); });
+    EXPECT_GT(loss.item<double>(), 0);
   });
 }
 
