@@ -79,9 +79,9 @@ int run(int argc, char** argv) {
     std::vector<Measurement> theirs = tegula::bench::run_peer(name, selection);
     all.insert(all.end(), theirs.begin(), theirs.end());
   }
-  compare_checksums(all);
   print_table(all, std::cout);
   for (const Measurement& measurement : all) file << to_json(measurement) << '\n';
+  compare_checksums(all);
   return 0;
 }
 

@@ -1,10 +1,8 @@
 // Training steps: forward, loss, backward and AdamW, on two ranks of one thread each, and plainly
 // in one process with two threads. All start from the same weights; the first steps warm up, and
-// their losses must agree. Then steps of models whose tensors have one element, on one rank: what
-// is left of their time is bookkeeping. Every run is in processes of its own; figures are medians.
-#include <algorithm>
-#include <cmath>
-
+// their losses must agree, with those of the peers too. Then steps of models whose tensors have one
+// element, on one rank: what is left of their time is bookkeeping. Every run is in processes of its
+// own; figures are medians.
 #include "bench/groups.h"
 #include "bench/processes.h"
 #include "bench/resident.h"
@@ -19,7 +17,6 @@ constexpr int kRanks = 2;
 constexpr int kRuns = 5;
 constexpr int kFirstSteps = 3;
 constexpr int kTimedSteps = 7;
-constexpr double kTolerance = 1e-4;
 
 struct Case {
   const char* name;
@@ -51,7 +48,6 @@ Measurement measured(const std::string& name, const char* who, double value, con
   return {"train", name, who, value, unit};
 }
 
-// The losses come last.
 std::vector<Measurement> measure(const std::string& name, const char* who, Trainer& trainer,
                                  const PeakMemory& memory, const Group& group) {
   for (int i = 0; i < kFirstSteps; ++i) trainer.step();
@@ -59,7 +55,7 @@ std::vector<Measurement> measure(const std::string& name, const char* who, Train
   const double time = time_of(group, {1, kTimedSteps}, [&] { trainer.step(); });
   return {measured(name, who, time / 1000, "ms"),
           measured(name + " peak memory", who, memory.megabytes(), "MB"),
-          measured(name + " third loss", who, loss, "loss")};
+          measured(name + " third loss", who, loss, kChecksum)};
 }
 
 std::vector<Measurement> measure_ours(const Case& one) {
@@ -93,15 +89,6 @@ std::vector<Measurement> measure_bookkeeping(const Case& one) {
   });
 }
 
-void check_losses(const Measurement& ours, const Measurement& plain) {
-  if (std::abs(ours.value - plain.value) <= kTolerance * std::max(1.0, std::abs(plain.value)))
-    return;
-  throw InternalError("a distributed model learns otherwise than the plain one")
-      .fact("case", ours.name)
-      .fact("tegula", std::to_string(ours.value))
-      .fact("plain", std::to_string(plain.value));
-}
-
 void append(std::vector<Measurement>& list, const std::vector<Measurement>& more) {
   list.insert(list.end(), more.begin(), more.end());
 }
@@ -110,11 +97,8 @@ std::vector<Measurement> run_once(const Selection& selection) {
   std::vector<Measurement> all;
   for (const Case& one : kCases) {
     if (!selection.has(one.name)) continue;
-    const std::vector<Measurement> ours = measure_ours(one);
-    const std::vector<Measurement> plain = measure_plain(one.name, one.model);
-    check_losses(ours.back(), plain.back());
-    append(all, ours);
-    append(all, plain);
+    append(all, measure_ours(one));
+    append(all, measure_plain(one.name, one.model));
   }
   for (const Case& one : kBookkeeping) {
     if (selection.has(one.name)) append(all, measure_bookkeeping(one));

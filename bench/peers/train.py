@@ -260,7 +260,7 @@ def measure(case, who, build, split):
     value = peers.time_of(step, 1, TIMED_STEPS) / 1000
     peers.record("train", case, who, value, "ms")
     peers.record("train", case + " peak memory", who, memory.megabytes(), "MB")
-    peers.record("train", case + " third loss", who, loss.item(), "loss")
+    peers.record("train", case + " third loss", who, loss.item(), "checksum")
 
 
 def main():

@@ -55,11 +55,12 @@ std::vector<double> ticks(double low, double high, int count) {
       break;
     }
   }
-  std::vector<double> result;
-  for (double at = std::floor(low / step) * step;; at += step) {
-    result.push_back(at);
-    if (at >= high - 1e-9) return result;
+  const double first = std::floor(low / step) * step;
+  std::vector<double> result{first};
+  for (int i = 1; result.back() < high - 1e-9 && i <= 2 * count + 2; ++i) {
+    result.push_back(first + i * step);
   }
+  return result;
 }
 
 std::vector<double> averaged(const Series& series) {
@@ -107,7 +108,7 @@ Paper paper_for(const LineChart& chart) {
     }
   }
   if (!std::isfinite(high - low)) low = 0, high = 1;
-  paper.marks = ticks(low, std::max(high, low + 1e-6), 5);
+  paper.marks = ticks(low, std::max(high, low + 0.01), 5);
   return paper;
 }
 

@@ -74,10 +74,12 @@ class DiskFile final : public File {
 
   void allocate(std::uint64_t size) override {
     if (size == 0) return;
-    const int reason = ::posix_fallocate(descriptor_.get(), 0, static_cast<off_t>(size));
+    int reason = ::fallocate(descriptor_.get(), 0, 0, static_cast<off_t>(size)) == 0 ? 0 : errno;
     // Where the file system cannot, a full disk shows when it is written to.
-    if (reason == 0 || reason == EOPNOTSUPP || reason == EINVAL || reason == EINTR) return;
-    refuse("make a file of " + std::to_string(size) + " bytes", path_, reason);
+    if (reason == EOPNOTSUPP || reason == ENOSYS || reason == EINVAL) {
+      reason = ::ftruncate(descriptor_.get(), static_cast<off_t>(size)) == 0 ? 0 : errno;
+    }
+    if (reason != 0) refuse("make a file of " + std::to_string(size) + " bytes", path_, reason);
   }
 
   void sync() override {

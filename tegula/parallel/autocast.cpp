@@ -19,16 +19,17 @@ void check_is_half(std::optional<at::ScalarType> dtype) {
 Autocast::Autocast(std::optional<at::ScalarType> dtype, at::DeviceType device)
     : device_(device),
       was_on_(at::autocast::is_autocast_enabled(device)),
+      was_cached_(at::autocast::is_autocast_cache_enabled()),
       outer_dtype_(at::autocast::get_autocast_dtype(device)) {
   check_is_half(dtype);
-  at::autocast::increment_nesting();
   at::autocast::set_autocast_enabled(device, dtype.has_value());
+  at::autocast::set_autocast_cache_enabled(false);
   if (dtype) at::autocast::set_autocast_dtype(device, *dtype);
 }
 
 Autocast::~Autocast() {
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, was_on_);
+  at::autocast::set_autocast_cache_enabled(was_cached_);
   at::autocast::set_autocast_dtype(device_, outer_dtype_);
 }
 

@@ -20,8 +20,9 @@ namespace tegula {
 
 // While it stands, libtorch's autocast is on for this thread, on plain tensors and DTensors alike,
 // in this dtype; std::nullopt: off. Guards may be nested; the innermost counts. Casts are made
-// before tensors are moved, so halves travel; a leaf is cast once until the outermost guard goes.
-// UsageError: a dtype that is not a half (f16, bf16).
+// before tensors are moved, so halves travel. A leaf is cast at each use: libtorch's cache of casts
+// is off, since it casts under a lock of the process, on which ranks that are threads would wait
+// for each other. UsageError: a dtype that is not a half (f16, bf16).
 class Autocast {
  public:
   explicit Autocast(std::optional<at::ScalarType> dtype,
@@ -32,7 +33,7 @@ class Autocast {
 
  private:
   at::DeviceType device_;
-  bool was_on_;
+  bool was_on_, was_cached_;
   at::ScalarType outer_dtype_;
 };
 

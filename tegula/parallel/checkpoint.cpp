@@ -85,10 +85,19 @@ struct Autocast {
   at::ScalarType dtype;
 };
 
+// Without libtorch's cache of casts: nobody would clear it, and the next step would find the
+// weights of this one.
 class AutocastGuard {
  public:
-  explicit AutocastGuard(const Autocast& wanted) : earlier_(wanted.device) { set(wanted); }
-  ~AutocastGuard() { set(earlier_); }
+  explicit AutocastGuard(const Autocast& wanted)
+      : earlier_(wanted.device), was_cached_(at::autocast::is_autocast_cache_enabled()) {
+    set(wanted);
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~AutocastGuard() {
+    set(earlier_);
+    at::autocast::set_autocast_cache_enabled(was_cached_);
+  }
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;
 
@@ -98,6 +107,7 @@ class AutocastGuard {
     at::autocast::set_autocast_dtype(state.device, state.dtype);
   }
   Autocast earlier_;
+  bool was_cached_;
 };
 
 at::DeviceType device_among(const Tensors& tensors) {

@@ -38,8 +38,10 @@ struct MemoryReport {
 
 // Of tensors of the module as they are placed now; a plain one counts on every rank, a tied one
 // once, a frozen one has neither gradient nor state, and parameters that the optimizer does not
-// list have no state. Activations and what collectives have under way are not counted. Nothing is
-// run, changed or sent, so that one rank may call it alone, on the meta device too.
+// list have no state. Activations and what collectives have under way are not counted, nor what the
+// memory of collectives' results (reduced gradients, gathered parameters) is rounded up by: below 1
+// MiB to a power of two, above to multiples of 2 MiB. Nothing is run, changed or sent, so that one
+// rank may call it alone, on the meta device too.
 // UsageError: parameters on several meshes; an optimizer whose state is not known (those known are
 // libtorch's SGD, Adam, AdamW, Adagrad and RMSprop).
 MemoryReport memory_report(const torch::nn::Module& module,

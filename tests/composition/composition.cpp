@@ -32,6 +32,7 @@ namespace {
 
 struct Options {
   std::vector<Settings> matrix = composition_matrix();
+  bool is_given = false;  // then ranks are what they are
   std::size_t one_in = 1;
   Mutant mutant = Mutant::None;
   std::string results;
@@ -51,9 +52,9 @@ std::vector<Settings> chosen(const Options& options, int processes) {
     if (!(parse_settings(to_string(settings)) == settings)) {
       throw InternalError("settings are printed as others").fact("settings", to_string(settings));
     }
-    const bool fits = processes > 1
-                          ? settings.ranks == Ranks::Processes && settings.size() == processes
-                          : settings.ranks == Ranks::Threads;
+    const Ranks here = processes > 1 ? Ranks::Processes : Ranks::Threads;
+    const bool fits = (options.is_given || settings.ranks == here) &&
+                      (processes == 1 || settings.size() == processes);
     if (!fits || (options.mutant != Mutant::None && !matters(options.mutant, settings))) continue;
     if (count++ % options.one_in == 0) some.push_back(settings);
   }
@@ -178,7 +179,8 @@ int start(std::vector<std::string> words) {
       given.push_back(parse_settings(*word));
     }
   }
-  if (!given.empty()) options.matrix = given;
+  options.is_given = !given.empty();
+  if (options.is_given) options.matrix = given;
   return run(options) ? 0 : 1;
 }
 

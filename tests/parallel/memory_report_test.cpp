@@ -2,12 +2,17 @@
 #include "tegula/parallel/memory_report.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
 #include <torch/nn/module.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
 
 #include "tegula/parallel/fully_shard.h"
 #include "tegula/parallel/parallelize_module.h"
@@ -17,13 +22,59 @@
 namespace tegula {
 namespace {
 
-// Bytes that malloc has given out: everything is taken from it, but results of collectives of a
-// megabyte or more.
-std::int64_t live() {
-  const auto now = mallinfo2();
-  return static_cast<std::int64_t>(now.uordblks + now.hblkhd);
+std::atomic<std::int64_t> bytes_for_results = 0;
+
+// libtorch's own memory: passes everything on, and knows how many bytes live.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    c10::DataPtr data = real_->allocate(bytes);
+    void* memory = data.get();
+    const c10::Device device = data.device();
+    live_ += static_cast<std::int64_t>(bytes);
+    return {memory, new Block{std::move(data), bytes, this}, &release, device};
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+  std::int64_t live() const { return live_; }
+
+ private:
+  struct Block {
+    c10::DataPtr data;
+    std::size_t bytes;
+    CountingAllocator* by;
+  };
+  static void release(void* block) {
+    const std::unique_ptr<Block> gone(static_cast<Block*>(block));
+    gone->by->live_ -= static_cast<std::int64_t>(gone->bytes);
+  }
+
+  c10::Allocator* real_ = c10::GetCPUAllocator();
+  std::atomic<std::int64_t> live_{0};
+};
+
+// It outlives whatever was allocated by it.
+CountingAllocator& counting() {
+  static CountingAllocator* const allocator = new CountingAllocator;
+  return *allocator;
 }
-bool malloc_counts() { return live() > 0; }  // a sanitizer's does not
+
+// libtorch allocates by the counting allocator while it stands.
+class Counted {
+ public:
+  Counted() : earlier_(c10::GetCPUAllocator()) { c10::SetAllocator(at::kCPU, &counting(), 255); }
+  ~Counted() { c10::SetAllocator(at::kCPU, earlier_, 255); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  c10::Allocator* earlier_;
+};
+
+// Results of collectives that nobody uses any more are kept for others, so these bytes are the most
+// that ever lived together.
+std::int64_t live() { return counting().live() + bytes_for_results; }
 
 // Weights that are much larger than activations; one is used twice, one is frozen. The sizes of
 // their tiles are just below powers of two, to which memory for results of collectives is rounded.
@@ -32,10 +83,10 @@ struct Network : torch::nn::Module {
     const auto weight = [](std::int64_t rows, std::int64_t columns) {
       return at::full({rows, columns}, 0.01);
     };
-    up = register_parameter("up", weight(252, 256));
-    down = register_parameter("down", weight(256, 252));
-    frozen = register_parameter("frozen", weight(252, 256), /*requires_grad=*/false);
-    scale = register_buffer("scale", at::ones({60'000}));
+    up = register_parameter("up", weight(504, 512));
+    down = register_parameter("down", weight(512, 504));
+    frozen = register_parameter("frozen", weight(504, 512), /*requires_grad=*/false);
+    scale = register_buffer("scale", at::ones({80'000}));
   }
   at::Tensor loss(const at::Tensor& x) const {
     const at::Tensor y = at::linear(at::tanh(at::linear(x, up)), down);
@@ -43,7 +94,7 @@ struct Network : torch::nn::Module {
   }
   at::Tensor up, down, frozen, scale;
 };
-constexpr std::int64_t kWeight = 252 * 256 * 4, kFrozen = kWeight;  // bytes
+constexpr std::int64_t kWeight = 504 * 512 * 4, kFrozen = kWeight;  // bytes
 
 using Distribute = std::function<void(Network&, const DeviceMesh&)>;
 using Optimize =
@@ -65,10 +116,10 @@ std::int64_t live_in(const World& world) {
   return bytes;
 }
 
+// Within 5%, or what activations take.
 void expect_near(std::int64_t counted, std::int64_t predicted, const std::string& kind) {
-  EXPECT_NEAR(static_cast<double>(counted), static_cast<double>(predicted),
-              0.05 * static_cast<double>(predicted) + 20'000)
-      << kind;
+  const double allowed = std::max(0.05 * static_cast<double>(predicted), 60'000.0);
+  EXPECT_NEAR(static_cast<double>(counted), static_cast<double>(predicted), allowed) << kind;
 }
 
 MemoryBytes sum_of(const MemoryReport& report) {
@@ -85,10 +136,10 @@ MemoryBytes sum_of(const MemoryReport& report) {
 
 // Each rank has a sample or two, so that activations hardly count.
 void expect_as_counted(const Distribute& distribute, const Optimize& optimize) {
-  if (!malloc_counts()) GTEST_SKIP() << "malloc does not count";
+  const Counted counted;
   run_impatient(4, [&](World& world) {
     const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", 2}});
-    const at::Tensor x = shard_batch(at::ones({4, 256}), mesh);
+    const at::Tensor x = shard_batch(at::ones({4, 512}), mesh);
     const std::int64_t before = live_in(world);
     Network network;
     distribute(network, mesh);
@@ -150,7 +201,7 @@ TEST(MemoryReport, OfCutLayersFullySharded) {
 
 // One at a time: what is let go serves the next.
 TEST(MemoryReport, OfGatheredParametersThatAreLetGo) {
-  if (!malloc_counts()) GTEST_SKIP() << "malloc does not count";
+  const Counted counted;
   run_impatient(2, [&](World& world) {
     const DeviceMesh mesh = world.mesh({{"dp", 2}});
     Network network;
@@ -160,7 +211,7 @@ TEST(MemoryReport, OfGatheredParametersThatAreLetGo) {
     const MemoryBytes predicted =
         sum_of(memory_report(network, *adamw({network.up, network.down})));
     EXPECT_EQ(predicted.gathered, 2 * kWeight);
-    const at::Tensor x = shard_batch(at::ones({2, 256}), mesh);
+    const at::Tensor x = shard_batch(at::ones({2, 512}), mesh);
     const std::int64_t before = live_in(world);
     const at::NoGradGuard no_grad;
     network.loss(x);
@@ -178,7 +229,7 @@ TEST(MemoryReport, OfAPlainModuleAndAsText) {
   EXPECT_EQ(bytes.state, 2 * kWeight);  // the optimizer has one of them
   EXPECT_EQ(bytes.gathered, 0);
   EXPECT_TRUE(contains(to_string(report), "each"));
-  EXPECT_TRUE(contains(to_string(report), "774,144"));
+  EXPECT_TRUE(contains(to_string(report), "3,096,576"));
 }
 
 TEST(MemoryReport, RefusesWhatItDoesNotKnow) {
@@ -197,3 +248,12 @@ TEST(MemoryReport, RefusesWhatItDoesNotKnow) {
 
 }  // namespace
 }  // namespace tegula
+
+// Memory for results of collectives below a megabyte comes from here (comm/buffers.cpp). Linked
+// into this program, it stands before the C library's.
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, bytes) != 0) return nullptr;
+  tegula::bytes_for_results += static_cast<std::int64_t>(bytes);
+  return memory;
+}

@@ -8,6 +8,7 @@
 
 #include "tegula/comm/comm_log.h"
 #include "tegula/parallel/autocast.h"
+#include "tegula/parallel/checkpoint.h"
 #include "tegula/parallel/grad_scaler.h"
 #include "tegula/parallel/parallelize_module.h"
 #include "tegula/parallel/replicate.h"
@@ -73,7 +74,7 @@ std::vector<at::Tensor> trained(Network& network, const Place& place) {
   return values_of(network);
 }
 
-TEST(Autocast, TrainsAsOneRankDoes) {
+void expect_trains_as_one_rank() {
   for (const bool is_tensor_parallel : {false, true}) {
     run_impatient(2, [&](World& world) {
       const DeviceMesh mesh = world.mesh({{is_tensor_parallel ? "tp" : "dp", 2}});
@@ -95,6 +96,14 @@ TEST(Autocast, TrainsAsOneRankDoes) {
       }
     });
   }
+}
+
+TEST(Autocast, TrainsAsOneRankDoes) { expect_trains_as_one_rank(); }
+
+// Casts of leaves communicate then, and ranks are threads here.
+TEST(Autocast, TrainsAsOneRankDoesWhereReplicasAreCompared) {
+  const EnvironmentVariable checked("TEGULA_CHECK", "1");
+  expect_trains_as_one_rank();
 }
 
 // Not as halves, and nothing is gathered for the conversion.
@@ -136,6 +145,34 @@ TEST(Autocast, ConversionsOfWhatIsOwedAreThoseOfTheTotal) {
       EXPECT_EQ(difference(full_tensor(got), total.to(to), 1e-6), "");
     }
   });
+}
+
+TEST(Autocast, OfACheckpointComputesAgainWithTheWeightsOfTheStep) {
+  const auto trained_weight =
+      [](const std::function<at::Tensor(const std::function<at::Tensor(const at::Tensor&)>&,
+                                        const at::Tensor&)>& call) {
+        at::Tensor weight = numbers({4, 4}).to(at::kFloat).requires_grad_();
+        for (std::uint64_t step = 1; step <= 4; ++step) {
+          at::Tensor loss;
+          {
+            const Autocast half(at::kBFloat16);
+            const auto layer = [&](const at::Tensor& x) {
+              return at::mm(at::mm(x, weight), weight);
+            };
+            loss = call(layer, numbers({3, 4}, step).to(at::kFloat)).to(at::kFloat).square().mean();
+          }
+          loss.backward();
+          const at::NoGradGuard no_grad;
+          weight.sub_(weight.grad(), 0.1);
+          weight.mutable_grad() = at::Tensor();
+        }
+        return weight.detach();
+      };
+  const at::Tensor wanted =
+      trained_weight([](const auto& layer, const at::Tensor& x) { return layer(x); });
+  const at::Tensor got =
+      trained_weight([](const auto& layer, const at::Tensor& x) { return checkpoint(layer, x); });
+  EXPECT_TRUE(at::equal(got, wanted));
 }
 
 TEST(Autocast, IsTurnedOffForAWhileInside) {
