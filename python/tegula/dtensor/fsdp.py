@@ -89,7 +89,7 @@ def _each(value, change):
     return value
 
 
-_running = []  # the sharded modules whose forward runs, the outermost first: (module, whether it took plain tensors)
+_running: list = []  # the sharded modules whose forward runs, the outermost first: (module, whether it took plain tensors)
 
 
 def _rows(mesh):
