@@ -1,7 +1,6 @@
 """Distributed tensors in torch.distributed.checkpoint: each rank writes and reads the boxes that it holds.
 
-The three methods are what it asks objects for. A checkpoint can be read into any mesh and placements, by PyTorch's
-DTensors and by ours.
+The three methods are what it asks objects for. A checkpoint can be read into other placements.
 """
 
 import itertools

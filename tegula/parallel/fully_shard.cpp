@@ -173,7 +173,8 @@ DTensorSpec placed_before(const StandingMember& member, const DeviceMesh& root) 
 bool is_buffer(const StandingMember& member) { return member.kind == MemberKind::Buffer; }
 
 // Who owns what, if each has one owner: the longest first, to the rank that has least.
-std::vector<std::int64_t> owners_of(const std::vector<StandingMember>& members, std::int64_t ranks) {
+std::vector<std::int64_t> owners_of(const std::vector<StandingMember>& members,
+                                    std::int64_t ranks) {
   std::vector<std::size_t> by_length(members.size());
   std::iota(by_length.begin(), by_length.end(), 0);
   std::stable_sort(by_length.begin(), by_length.end(), [&](std::size_t a, std::size_t b) {

@@ -1,5 +1,5 @@
-// What parallelize_module, explain, replicate and fully_shard do, for modules of any kind: a list of their
-// parameters and buffers. Python's modules are other objects than libtorch's.
+// What parallelize_module, explain, replicate and fully_shard do, for modules of any kind: a list
+// of their parameters and buffers. Python's modules are other objects than libtorch's.
 #pragma once
 
 #include <string>

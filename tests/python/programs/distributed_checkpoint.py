@@ -20,7 +20,7 @@ def cut_along(dim):
 
 def build(mesh, seed, dim):
     torch.manual_seed(seed)
-    model = distribute_module(nn.Sequential(nn.Linear(8, 7), nn.ReLU(), nn.Linear(7, 3)), mesh, cut_along(dim))
+    model = distribute_module(nn.Sequential(nn.Linear(8, 7), nn.ReLU(), nn.Linear(7, 5)), mesh, cut_along(dim))
     return model, torch.optim.AdamW(model.parameters(), lr=0.05, foreach=False)
 
 
