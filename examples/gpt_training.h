@@ -49,6 +49,10 @@ class Training {
     return loss.item<double>();
   }
 
+  tegula::MemoryReport expected_memory() const {
+    return tegula::memory_report(*model_, optimizer_);
+  }
+
   // What this rank holds of a distributed model.
   RankMemory memory() const {
     const auto bytes = [](const at::Tensor& tensor) {
