@@ -82,9 +82,8 @@ std::vector<gpt::RankMemory> gathered(const World& world, const gpt::RankMemory&
   return memory;
 }
 
-// The plain model with the same weights and data, on this rank alone.
-std::vector<double> losses_alone(const Options& options, const gpt::Text& text) {
-  gpt::Training training(options, text, gpt::build(options.shape, options.seed));
+// Of the plain model, for as many steps as are compared.
+std::vector<double> losses_of(gpt::Training& training, const Options& options) {
   std::vector<double> losses;
   for (std::int64_t step = 0; step < std::min(options.checked, options.steps); ++step) {
     losses.push_back(training.step([](const at::Tensor& tensor) { return tensor; }));
@@ -186,7 +185,8 @@ bool run(Options options) {
   if (!speaks) return true;
 
   std::cout << "\nWhat it writes now:\n\n" << sample << '\n';
-  const std::vector<double> alone = losses_alone(options, text);
+  gpt::Training plain(options, text, gpt::build(options.shape, options.seed));
+  const std::vector<double> alone = losses_of(plain, options);
   const double difference = compare(losses, alone);
   const bool is_same = difference <= options.tolerance;
   std::cout << '\n'
@@ -198,7 +198,8 @@ bool run(Options options) {
         shard_batch(at::zeros({options.batch, options.shape.length}, at::kLong), mesh);
     write_report(options.report,
                  {specs_of(*model), spec_of(batch), losses, alone, difference, options.tolerance,
-                  seconds, progress.tokens(), progress.communication(), memory, sample});
+                  seconds, progress.tokens(), progress.communication(), memory,
+                  training.expected_memory(), plain.expected_memory(), sample});
   }
   return is_same;
 }

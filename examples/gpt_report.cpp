@@ -186,18 +186,6 @@ report::Section communication_of(const Record& record) {
   return {"Communication", lead, {bars, table}};
 }
 
-RankMemory expected_at(const Record& record, const Coordinate* coordinate) {
-  RankMemory memory;
-  for (const auto& [name, spec] : record.parameters) {
-    const std::int64_t elements =
-        coordinate == nullptr ? spec.meta().numel() : elements_at(spec, *coordinate);
-    memory.parameters += elements * size_of(spec.meta().dtype());
-  }
-  memory.gradients = memory.parameters;
-  memory.state = 2 * memory.parameters;  // AdamW has two moments
-  return memory;
-}
-
 report::Section memory_of(const Record& record) {
   report::BarChart bars{
       "Bytes of tiles", {"parameters", "gradients", "state of the optimizer"}, {}};
@@ -210,18 +198,17 @@ report::Section memory_of(const Record& record) {
          {amount(memory.parameters), amount(memory.gradients), amount(memory.state)},
          amount(memory.parameters + memory.gradients + memory.state).text});
   };
-  const DeviceMesh& mesh = record.batch.mesh();
   for (std::size_t rank = 0; rank < record.memory.size(); ++rank) {
     const RankMemory& held = record.memory[rank];
-    const auto coordinate = mesh.coordinate_of(static_cast<std::int64_t>(rank));
-    const RankMemory expected = expected_at(record, &coordinate.value());
+    const MemoryBytes& expected = record.expected.ranks.at(rank);
     add_bar("rank " + std::to_string(rank), held);
     table.rows.push_back({std::to_string(rank), in_thousands(held.parameters),
                           in_thousands(expected.parameters), in_thousands(held.gradients),
                           in_thousands(expected.gradients), in_thousands(held.state),
                           in_thousands(expected.state), amount(held.peak).text});
   }
-  add_bar("one rank alone", expected_at(record, nullptr));
+  const MemoryBytes& alone = record.expected_alone.ranks.front();
+  add_bar("one rank alone", {alone.parameters, alone.gradients, alone.state, 0});
   return {"Memory",
           "What each rank's tiles take after the last step, and what the specs let expect; the "
           "peak is that of the "
@@ -232,8 +219,6 @@ report::Section memory_of(const Record& record) {
 std::vector<report::Figure> figures_of(const Record& record) {
   double seconds = 0;
   for (const CommTotal& total : record.communication) seconds += total.entry.seconds;
-  const Coordinate first = record.batch.mesh().coordinate_at(0);
-  const RankMemory here = expected_at(record, &first), all = expected_at(record, nullptr);
   std::int64_t peak = 0;
   for (const RankMemory& memory : record.memory) peak = std::max(peak, memory.peak);
   return {{record.difference <= record.tolerance ? "the same" : "NOT THE SAME",
@@ -241,8 +226,8 @@ std::vector<report::Figure> figures_of(const Record& record) {
           {in_digits("%.2f", record.losses.back()), "loss at the end"},
           {in_thousands(std::llround(record.tokens / record.seconds)), "characters per second"},
           {in_digits("%.0f%%", 100 * seconds / record.seconds), "of the time communicating"},
-          {in_digits("%.0f%%", 100.0 * static_cast<double>(here.parameters) /
-                                   static_cast<double>(all.parameters)),
+          {in_digits("%.0f%%", 100.0 * static_cast<double>(record.expected.fullest().parameters) /
+                                   static_cast<double>(record.expected_alone.fullest().parameters)),
            "of the parameters on a rank"},
           {amount(peak).text, "peak of the fullest process"}};
 }

@@ -33,6 +33,8 @@ struct Record {
   double tokens = 0;
   std::vector<tegula::CommTotal> communication;  // of rank 0, while it trained
   std::vector<RankMemory> memory;                // by rank
+  tegula::MemoryReport expected;                 // the same, from what the specs say
+  tegula::MemoryReport expected_alone;           // of the plain model
   std::string sample;
 };
 

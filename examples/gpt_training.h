@@ -68,6 +68,10 @@ class Training {
         });
   }
 
+  tegula::MemoryReport expected_memory() const {
+    return tegula::memory_report(*model_, optimizer_);
+  }
+
   // What this rank holds of a distributed model.
   RankMemory memory() const {
     const auto bytes = [](const at::Tensor& tensor) {

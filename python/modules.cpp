@@ -111,8 +111,7 @@ void bind_plans(py::module_& module) {
   module.def(
       "replicate_members",
       [](const Standing& members, const DeviceMesh& mesh, const std::string& policy) {
-        replicate_members(in_cpp(members), mesh,
-                          {.reduction = reduction_named(policy)});
+        replicate_members(in_cpp(members), mesh, {.reduction = reduction_named(policy)});
       },
       Unlocked());
   module.def(

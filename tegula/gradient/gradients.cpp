@@ -145,8 +145,8 @@ void reduce_gradients(const std::vector<at::Tensor>& leaves) {
   }
   batches.run();
   for (const auto& [leaf, wanted] : others) {
-    leaf.mutable_grad() = move_to(leaf.grad(), wanted, CallMode::Sync,
-                                  {.wire = policies_of(leaf).gradient_wire});
+    leaf.mutable_grad() =
+        move_to(leaf.grad(), wanted, CallMode::Sync, {.wire = policies_of(leaf).gradient_wire});
   }
 }
 

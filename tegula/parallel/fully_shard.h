@@ -76,8 +76,8 @@ struct FullyShardOptions {
 // Dims that other axes (tp) cut already are cut further. Parameters without dims, and those of a
 // rank's own that the roles cannot cut (too few dims), are replicated. Values are as replicate()
 // takes them: the same on all ranks, which is checked, of gradients too; tensors on the meta device
-// get tiles without values. Gradient policies for other axes stay. A parameter that stands in several places stays
-// one; frozen ones and several element types may mix.
+// get tiles without values. Gradient policies for other axes stay. A parameter that stands in
+// several places stays one; frozen ones and several element types may mix.
 //
 // UsageError, before anything is changed: roles that are no such roles or do not fit the mesh; a
 // parameter that is cut along the axes already; one that differs between ranks.

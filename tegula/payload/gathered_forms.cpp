@@ -146,8 +146,8 @@ GatheredForms::Form& GatheredForms::gather(const World& world, const Source& sou
   const std::uint64_t writes = source.memory->count(source.tile);
   const Route route = route_of(world, source.from, source.to);
   const DeviceMesh& mesh = source.to.mesh();
-  comm::agree(world, mesh.ranks(mesh.fiber_of(world.rank()).value_or(0)),
-              number_of(source.memory), "which parameter is gathered");
+  comm::agree(world, mesh.ranks(mesh.fiber_of(world.rank()).value_or(0)), number_of(source.memory),
+              "which parameter is gathered");
   // a copy, so that a write to the shard cannot race with what is on its way
   AsyncTile tile =
       policy.prefetches ? route.start(source.tile.clone()) : AsyncTile(route.run(source.tile));

@@ -78,7 +78,7 @@ class GatheredForms {
   void make_room(std::int64_t bytes, std::int64_t most);
 
   mutable std::mutex mutex_;
-  std::list<Form> forms_;        // the least recently used one first
+  std::list<Form> forms_;  // the least recently used one first
   // Memories in the order of their first use, the same on all ranks.
   std::map<std::weak_ptr<WriteCount>, std::uint64_t, std::owner_less<>> numbers_;
   std::uint64_t next_number_ = 1;

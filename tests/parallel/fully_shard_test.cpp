@@ -377,8 +377,7 @@ TEST(FullyShard, StepsThatWriteTilesAreSeenByRanksWithoutAny) {
       const DeviceMesh mesh = world.mesh({{"dp", 4}});
       Recurrent ours;
       fully_shard(ours, mesh, zero_2(), {.layout = layout});
-      const at::Tensor got =
-          train(ours, [&](const at::Tensor& x) { return shard_batch(x, mesh); });
+      const at::Tensor got = train(ours, [&](const at::Tensor& x) { return shard_batch(x, mesh); });
       EXPECT_EQ(difference(full_tensor(got), want), "");
     });
   }

@@ -94,7 +94,7 @@ def wrong_in_text(text, printed):
     if {row[0] for row in communication[1:]} != {"dp", "tp"}:
         yield f"communication over other axes: {communication}"
     if len(memory) != 1 + RANKS or any(row[i] != row[i + 1] for row in memory[1:] for i in (1, 3, 5)):
-        yield f"ranks do not hold what the specs let expect: {memory}"
+        yield f"ranks do not hold what was expected: {memory}"
     yield from wrong_pictures(page)
 
 
