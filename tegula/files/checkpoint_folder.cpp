@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tegula/base/error.h"
+#include "tegula/base/log.h"
 #include "tegula/base/text.h"
 #include "tegula/files/chunk_reader.h"
 #include "tegula/files/chunk_sums.h"
@@ -49,10 +50,23 @@ void write_file(FileLayer& files, const std::string& path, std::string_view text
   file->sync();
 }
 
-void remove_unfinished(FileLayer& files, const std::string& folder) {
+// What goes wrong is said, and fails no save.
+template <class Removal>
+void try_to_remove(const std::string& folder, Removal removal) {
+  try {
+    removal();
+  } catch (const std::exception& error) {
+    log_line(LogLevel::Warn,
+             "tegula: an old checkpoint in " + folder + " is not removed: " + error.what());
+  }
+}
+
+// All that can be removed, and that of this step.
+void remove_unfinished(FileLayer& files, const std::string& folder, std::int64_t step) {
+  files.remove_all(unfinished_path(folder, step));
   for (const std::string& name : files.names_in(folder)) {
     if (name.starts_with(kStep) && name.ends_with(kUnfinished)) {
-      files.remove_all(joined(folder, name));
+      try_to_remove(folder, [&] { files.remove_all(joined(folder, name)); });
     }
   }
 }
@@ -62,6 +76,17 @@ void remove_step(FileLayer& files, const std::string& folder, std::int64_t step)
   files.rename(step_path(folder, step), unfinished_path(folder, step));
   files.sync_folder(folder);
   files.remove_all(unfinished_path(folder, step));
+}
+
+// Leaves the last `keep`, among them this one, whatever its number.
+void remove_old_steps(FileLayer& files, const std::string& folder, std::int64_t written,
+                      std::int64_t keep) {
+  std::vector<std::int64_t> steps = steps_in(files, folder);
+  std::erase(steps, written);
+  while (static_cast<std::int64_t>(steps.size()) >= keep) {
+    try_to_remove(folder, [&] { remove_step(files, folder, steps.front()); });
+    steps.erase(steps.begin());
+  }
 }
 
 void make_files(FileLayer& files, const std::string& path, const FilePlan& plan) {
@@ -172,7 +197,7 @@ void begin_checkpoint(FileLayer& files, const std::string& folder, std::int64_t 
         .fact("path", step_path(folder, step))
         .hint("save under another step, or remove that folder first");
   }
-  remove_unfinished(files, folder);
+  remove_unfinished(files, folder, step);
   try {
     make_files(files, unfinished_path(folder, step), plan);
   } catch (...) {
@@ -189,12 +214,7 @@ void commit_checkpoint(FileLayer& files, const std::string& folder, const Manife
   files.rename(path, step_path(folder, manifest.step));
   files.sync_folder(folder);
   if (keep == 0) return;
-  std::vector<std::int64_t> steps = steps_in(files, folder);
-  std::erase(steps, manifest.step);  // the one that was just written stays, whatever its number
-  while (static_cast<std::int64_t>(steps.size()) >= keep) {
-    remove_step(files, folder, steps.front());
-    steps.erase(steps.begin());
-  }
+  try_to_remove(folder, [&] { remove_old_steps(files, folder, manifest.step, keep); });
 }
 
 void abandon_checkpoint(FileLayer& files, const std::string& folder, std::int64_t step) noexcept {

@@ -40,11 +40,13 @@ std::unique_ptr<FileLock> lock_folder(FileLayer& files, const std::string& folde
 // The three ends of a save, by one rank that holds the lock.
 //
 // Makes the unfinished folder with its files, at their full sizes and with their headers, and
-// removes what killed saves have left. UsageError: there is such a step already; the disk is full.
+// removes what killed saves have left, as far as the disk lets it. UsageError: there is such a step
+// already; what was left of this step cannot be removed; the disk is full.
 void begin_checkpoint(FileLayer& files, const std::string& folder, std::int64_t step,
                       const FilePlan& plan);
 // When all files are written and synced: the manifest, and the finished name. Then removes all but
-// the last `keep` checkpoints; 0: none. When it returns, the checkpoint outlasts a loss of power.
+// the last `keep` checkpoints; 0: none. One that cannot be removed is logged, and is no error. When
+// it returns, the checkpoint outlasts a loss of power.
 void commit_checkpoint(FileLayer& files, const std::string& folder, const Manifest& manifest,
                        std::int64_t keep);
 // After an error: what was begun goes away, as far as the disk lets it. Does not throw.

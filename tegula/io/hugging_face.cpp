@@ -266,17 +266,28 @@ struct Export {
   std::vector<Source> sources;
 };
 
-Export plan_export(const std::vector<Member>& members, const HfOptions& options) {
-  std::map<std::string, at::Tensor> here;
-  for (const Member& member : members) {
-    for (const std::string& name : member.names) here[name] = member.tensor;
+// Whether the weights that are joined are left out, which is all of them or none.
+bool is_left_out(const std::string& name, const Meaning& meaning, const HfOptions& options) {
+  const bool is_without = matches_any(options.without, name);
+  for (const std::string& one : meaning.ours) {
+    if (matches_any(options.without, one) == is_without) continue;
+    throw UsageError("weights that are joined in files are left out in part")
+        .fact("weight", in_quotes(name))
+        .fact("with", in_quotes(one))
+        .hint("let without match all of them, or none");
   }
+  return is_without;
+}
+
+Export plan_export(const std::vector<Member>& members, const HfOptions& options) {
+  std::map<std::string, at::Tensor> here;  // under the names by which they are written
+  for (const Member& member : members) here[member.names.front()] = member.tensor;
   Export plan;
   for (const Member& member : members) {
     const std::string& name = member.names.front();
-    if (matches_any(options.without, name)) continue;
-    const NamedTensor mine = described({name, member.tensor});
     const Meaning meaning = meaning_of(name, options);
+    if (is_left_out(name, meaning, options)) continue;
+    const NamedTensor mine = described({name, member.tensor});
     std::vector<Shape> ours;
     for (const std::string& one : meaning.ours) {
       const auto found = here.find(one);
@@ -285,7 +296,16 @@ Export plan_export(const std::vector<Member>& members, const HfOptions& options)
             .fact("weight", in_quotes(name))
             .fact("with", in_quotes(one));
       }
-      ours.push_back(found->second.sizes().vec());
+      const NamedTensor other = described({one, found->second});
+      if (other.dtype != mine.dtype) {
+        const auto text = [](const NamedTensor& weight) {
+          return in_quotes(weight.name) + ", " + to_string(TensorMeta(weight.shape, weight.dtype));
+        };
+        throw UsageError("weights that are joined in files have different types")
+            .fact("weight", text(mine))
+            .fact("with", text(other));
+      }
+      ours.push_back(other.shape);
     }
     const auto count = static_cast<std::int64_t>(meaning.theirs.size());
     const std::int64_t rows = row_ranges(ours).back().end;
@@ -340,11 +360,7 @@ void write_export(const Export& plan, const FilePlan& files, int rank, Checkpoin
 }
 
 // The files with their headers, in a folder that takes its name at the end.
-void make_export(FileLayer& files, const std::string& folder, const std::string& path,
-                 const FilePlan& plan) {
-  if (files.exists(folder)) {
-    throw UsageError("there is such a folder already").fact("folder", folder);
-  }
+void make_export(FileLayer& files, const std::string& path, const FilePlan& plan) {
   files.remove_all(path);
   files.make_folder(path);
   std::map<std::string, std::string> weight_map;
@@ -364,6 +380,14 @@ void make_export(FileLayer& files, const std::string& folder, const std::string&
   const std::unique_ptr<File> file = files.create(path + "/" + std::string(kModelIndex));
   file->write_at(0, std::as_bytes(std::span(index)));
   file->sync();
+}
+
+void remove_quietly(FileLayer& files, const std::string& path) {
+  try {
+    files.remove_all(path);
+  } catch (const std::exception&) {
+    // what stopped the export says more
+  }
 }
 
 }  // namespace
@@ -410,19 +434,27 @@ void export_hf(torch::nn::Module& module, const std::string& folder, const Devic
     how.metadata = {{"format", "pt"}};
     planned = plan_files(plan.tensors, how);
     if (planned.files.size() == 1) planned.files.front().name = "model.safetensors";
+    if (world.rank() == 0 && files->exists(folder)) {
+      throw UsageError("there is such a folder already").fact("folder", folder);
+    }
   });
-  together(group, [&] {
-    if (world.rank() == 0) make_export(*files, folder, path, planned);
-  });
-  constexpr std::uint64_t kChunkBytes = std::uint64_t{1} << 30;  // nobody asks for checksums
-  CheckpointWriter writer(*files, path, planned, kChunkBytes);
-  write_export(plan, planned, world.rank(), writer);
-  together(group, [&] { writer.finish(); });
-  together(group, [&] {
-    if (world.rank() != 0) return;
-    files->sync_folder(path);
-    files->rename(path, folder);
-  });
+  try {
+    together(group, [&] {
+      if (world.rank() == 0) make_export(*files, path, planned);
+    });
+    constexpr std::uint64_t kChunkBytes = std::uint64_t{1} << 30;  // nobody asks for checksums
+    CheckpointWriter writer(*files, path, planned, kChunkBytes);
+    write_export(plan, planned, world.rank(), writer);
+    together(group, [&] { writer.finish(); });
+    together(group, [&] {
+      if (world.rank() != 0) return;
+      files->sync_folder(path);
+      files->rename(path, folder);
+    });
+  } catch (...) {
+    if (world.rank() == 0) remove_quietly(*files, path);
+    throw;
+  }
 }
 
 }  // namespace tegula

@@ -53,7 +53,9 @@ void load_hf(torch::nn::Module& module, const std::string& folder, const DeviceM
 // Writes the module's parameters and buffers (but `without`) to a new folder, as load_hf reads them
 // and `transformers` does: model.safetensors, or several files and an index. Where theirs are
 // several, they are equal parts. What the files hold does not depend on the ranks. UsageError: the
-// folder is there already; rows that cannot be divided so; what save refuses.
+// folder is there already; rows that cannot be divided so; weights of different types, or only some
+// of those, that are to be joined; what save refuses. After an error the
+// disk has no part of the new folder, as far as it can be removed.
 void export_hf(torch::nn::Module& module, const std::string& folder, const DeviceMesh& mesh,
                const HfOptions& options = {});
 

@@ -272,29 +272,36 @@ class OptimizerPart final : public StatePart {
         });
     if (!is_saved && there == nullptr) return;
     const auto fresh = std::make_shared<std::unique_ptr<OptimizerParamState>>();
-    if (there == nullptr) {
+    const bool is_fresh = there == nullptr;
+    if (is_fresh) {
       *fresh = kind.make_state();
       there = fresh->get();
-      const auto install = [fresh, parameter, &optimizer = optimizer_] {
-        optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(*fresh);
-      };
-      wants.finish.push_back({joined_name(prefix, kind.tensors.front().name), install});
     }
+    // By each field that is asked for, so that the state lives as long as one of them.
+    const auto install = [fresh, parameter, &optimizer = optimizer_] {
+      if (*fresh) optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(*fresh);
+    };
     const at::NoGradGuard no_grad;
     for (const TensorField& field : kind.tensors) {
       at::Tensor tensor = field.of(*there);
       const std::string name = joined_name(prefix, field.name);
       if (!tensor.defined() && present.tensors.contains(name)) {
         tensor = at::zeros_like(parameter.detach());
-        wants.finish.push_back({name, [there, field, tensor] { field.of(*there) = tensor; }});
+        if (is_fresh) field.of(*there) = tensor;  // zeros if it is not asked for
+        wants.finish.push_back({name, [install, there, field, tensor] {
+                                  install();
+                                  field.of(*there) = tensor;
+                                }});
       }
       if (tensor.defined()) wants.tensors.push_back({name, tensor});
     }
     for (const CountField& field : kind.counts) {
       std::int64_t& count = field.of(*there);
-      wants.values.push_back(
-          {joined_name(prefix, field.name), std::int64_t{0},
-           [&count](const StateValue& value) { count = std::get<std::int64_t>(value); }});
+      wants.values.push_back({joined_name(prefix, field.name), std::int64_t{0},
+                              [install, &count](const StateValue& value) {
+                                install();
+                                count = std::get<std::int64_t>(value);
+                              }});
     }
   }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "tegula/base/error.h"
 #include "tegula/files/checkpoint_folder.h"
 #include "tegula/io/checkpoint.h"
 #include "tests/io/memory_files.h"
@@ -168,6 +169,26 @@ TEST(Crash, MatrixNoticesASyncThatIsMissing) {
     std::erase_if(log, [&](const FileOperation& one) { return one.kind == forgotten; });
     EXPECT_FALSE(Matrix(saves, log).wrong.empty());
   }
+}
+
+TEST(Crash, WhatCannotBeRemovedDoesNotFailTheSavesOfOtherSteps) {
+  TwoSaves saves;
+  saves.run(5, 2);
+  saves.disk->before = [](const FileOperation& one) {
+    if (one.kind == Kind::Remove && one.path == "run/step-5.tmp") throw UsageError("stays here");
+  };
+  for (const std::int64_t step : {1, 2}) {
+    saves.run(step, 2);  // throws nothing
+    EXPECT_EQ(inner::steps_in(*saves.disk, "run"), std::vector<std::int64_t>{step});
+  }
+  EXPECT_EQ(found_on(saves.disk), "new");
+  EXPECT_TRUE(saves.disk->exists("run/step-5.tmp"));
+  run_impatient(2, [&](World& world) {
+    const OneNumber one(world, 5);
+    const std::string error =
+        error_of([&] { save("run", one.state, {.step = 5, .files = saves.disk}); });
+    EXPECT_TRUE(contains(error, "stays here")) << error;
+  });
 }
 
 }  // namespace

@@ -52,6 +52,12 @@ const HfOptions& names() {
   return options;
 }
 
+HfOptions names_of_equal_parts() {
+  HfOptions options = names();
+  options.names[0] = {{"layers*.qkv"}, {"model.*.a.weight", "model.*.b.weight"}};
+  return options;
+}
+
 std::map<std::string, at::Tensor> layer_weights(int layer) {
   const std::string prefix = "model." + std::to_string(layer) + ".";
   const auto seed = static_cast<std::uint64_t>(10 * layer);
@@ -125,8 +131,7 @@ TEST(HuggingFace, WeightsGoStraightIntoTiles) {
 TEST(HuggingFace, WhatIsExportedIsReadAgainAndDoesNotDependOnTheRanks) {
   const ScratchFolder scratch;
   write_folder(scratch.path + "/model");
-  HfOptions equal_parts = names();
-  equal_parts.names[0] = {{"layers*.qkv"}, {"model.*.a.weight", "model.*.b.weight"}};
+  const HfOptions equal_parts = names_of_equal_parts();
   std::vector<std::string> files;
   for (const int ranks : {1, 3}) {
     const std::string folder = scratch.path + "/exported" + std::to_string(ranks);
@@ -148,6 +153,53 @@ TEST(HuggingFace, WhatIsExportedIsReadAgainAndDoesNotDependOnTheRanks) {
   }
   EXPECT_GT(files[0].size(), 4096u);
   EXPECT_TRUE(files[0] == files[1]);
+}
+
+TEST(HuggingFace, WeightsThatCannotBeJoinedAreNotExported) {
+  const auto refusal = [](at::ScalarType type_of_up, const HfOptions& options) {
+    const ScratchFolder scratch;
+    std::vector<std::string> errors(2);
+    run_impatient(2, [&](World& world) {
+      const DeviceMesh mesh = world.mesh({{"tp", 2}});
+      Model model;
+      model.layers[0]->up.set_data(model.layers[0]->up.to(type_of_up));
+      distribute_module(model, mesh, {{"layers*.gate", {Shard(0)}}}, kSameOnAllRanks);
+      errors[static_cast<std::size_t>(world.rank())] =
+          error_of([&] { export_hf(model, scratch.path + "/out", mesh, options); });
+    });
+    EXPECT_EQ(errors[0], errors[1]);
+    return errors[1];
+  };
+  EXPECT_EQ(refusal(at::kHalf, names_of_equal_parts()),
+            "tegula: weights that are joined in files have different types\n"
+            "  weight  \"layers0.gate\", f32[6, 4]\n"
+            "  with    \"layers0.up\", f16[6, 4]");
+  for (const std::string left_out : {"layers1.gate", "layers1.up"}) {
+    HfOptions in_part = names_of_equal_parts();
+    in_part.without.push_back(left_out);
+    const std::string error = refusal(at::kFloat, in_part);
+    EXPECT_TRUE(contains(error, "weights that are joined in files are left out in part")) << error;
+  }
+  const HfOptions tied{.names = {{{"head", "embed"}, {"both"}}}};
+  const std::string error = refusal(at::kFloat, tied);
+  EXPECT_TRUE(contains(error, "weights that are joined in files are not all there")) << error;
+
+  HfOptions without_both = names_of_equal_parts();
+  without_both.without.push_back("layers1.*");
+  EXPECT_EQ(refusal(at::kFloat, without_both), "nothing was thrown");
+}
+
+TEST(HuggingFace, AnExportThatFailsLeavesNothing) {
+  const ScratchFolder scratch;
+  std::filesystem::create_symlink("nowhere", scratch.path + "/out");  // no folder can have its name
+  run_impatient(2, [&](World& world) {
+    Model model;
+    const std::string error = error_of([&] {
+      export_hf(model, scratch.path + "/out", world.mesh({{"tp", 2}}), names_of_equal_parts());
+    });
+    EXPECT_TRUE(contains(error, "cannot rename")) << error;
+  });
+  EXPECT_FALSE(std::filesystem::exists(scratch.path + "/out.tmp"));
 }
 
 TEST(HuggingFace, WeightsThatDoNotFitAreReportedTogether) {

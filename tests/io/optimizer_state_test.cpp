@@ -188,5 +188,35 @@ TEST(OptimizerState, IsLeftAloneWhereTheModelAloneIsAskedFor) {
   });
 }
 
+TEST(OptimizerState, ThatIsAskedForInPartIsOtherwiseThatOfAFirstStep) {
+  using Moments = torch::optim::AdamWParamState;
+  const auto files = std::make_shared<MemoryFiles>();
+  run_impatient(2, [&](World& world) {
+    const DeviceMesh mesh = world.mesh({{"tp", 2}});
+    Training saved(world, mesh, optimizers().at("AdamW"));
+    losses_of(saved, 2);
+    save("run", saved.state, {.files = files});
+    const auto moments_of = [](Training& training, std::size_t k) -> Moments& {
+      const at::Tensor& parameter = training.optimizer->param_groups()[0].params()[k];
+      return static_cast<Moments&>(
+          *training.optimizer->state().at(parameter.unsafeGetTensorImpl()));
+    };
+    for (const std::string field : {"step", "exp_avg_sq"}) {
+      Training fresh(world, mesh, optimizers().at("AdamW"));
+      load("run", fresh.state, {.only = {"optimizer.**." + field}, .files = files});
+      ASSERT_EQ(fresh.optimizer->state().size(), 4u) << field;
+      for (std::size_t k = 0; k < 4; ++k) {
+        Moments& loaded = moments_of(fresh, k);
+        EXPECT_EQ(loaded.step(), field == "step" ? 2 : 0);
+        EXPECT_TRUE(full_tensor(loaded.exp_avg()).eq(0).all().item<bool>());
+        const at::Tensor squares = full_tensor(moments_of(saved, k).exp_avg_sq());
+        const at::Tensor want = field == "step" ? at::zeros_like(squares) : squares;
+        EXPECT_EQ(difference(full_tensor(loaded.exp_avg_sq()), want, 0), "");
+      }
+      fresh.advance();
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tegula
