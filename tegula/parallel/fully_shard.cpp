@@ -241,13 +241,21 @@ at::Tensor placed_as(const at::Tensor& tensor, const DTensorSpec& spec, const De
   return redistribute(tensor, spec.placements(), {.order = spec.shard_order()});
 }
 
+// Whether others may share the memory of its tile; of this rank alone.
+bool may_have_views(const at::Tensor& tensor) {
+  const PayloadPtr payload = payload_of(tensor);
+  const at::Tensor* tile = payload->tile_at_hand();
+  return payload.use_count() > 2 || !tile || tile->use_count() > 1 ||
+         tile->storage().use_count() > 1;
+}
+
 void become(const Placed& placed, const DeviceMesh& root, const Policies& policies) {
   at::Tensor tensor = placed.member.tensor;
   const at::NoGradGuard no_grad;
   if (!is_dtensor(tensor) || !(spec_of(tensor) == placed.spec)) {
     tensor.set_data(placed_as(tensor.detach(), placed.spec, root));
-  } else if (policies.gathering && !payload_in(tensor)->gathering()) {
-    tensor.set_data(tensor.detach().clone());  // views that exist would write unnoticed
+  } else if (policies.gathering && !payload_in(tensor)->gathering() && may_have_views(tensor)) {
+    tensor.set_data(tensor.detach().clone());  // views would write unnoticed
   }
   set_policies(tensor, policies);
   at::Tensor& grad = tensor.mutable_grad();
