@@ -116,6 +116,7 @@ void GatheredForms::begin_epoch(const World& world) {
   after_.clear();
   last_used_.reset();
   numbers_.clear();
+  next_number_ = 1;
 }
 
 std::uint64_t GatheredForms::number_of(const std::shared_ptr<WriteCount>& memory) {
