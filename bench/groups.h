@@ -39,6 +39,9 @@ std::vector<Measurement> run_ops();
 // Redistributions between two ranks, beside the bare collectives.
 std::vector<Measurement> run_redistribute();
 
+// Texts continued by a small Llama on two ranks (examples/llama.cpp).
+std::vector<Measurement> run_serve();
+
 // Steps of training small models on two ranks, beside plain libtorch with two threads.
 std::vector<Measurement> run_train(const Selection& selection);
 

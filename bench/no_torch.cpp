@@ -18,6 +18,7 @@ std::vector<Measurement> run_dispatch() { refuse(); }
 std::vector<Measurement> run_io() { refuse(); }
 std::vector<Measurement> run_ops() { refuse(); }
 std::vector<Measurement> run_redistribute() { refuse(); }
+std::vector<Measurement> run_serve() { refuse(); }
 std::vector<Measurement> run_train(const Selection&) { refuse(); }
 
 }  // namespace tegula::bench
