@@ -1,6 +1,7 @@
 // Checkpoints of a state of 1 GiB on this disk, by two processes, beside the same bytes written and
 // read with plain system calls, and staged copies beside a memcpy. Files leave the page cache
-// before they are read.
+// before they are read. Then small tensors from a disk that takes 2 ms more for each read, beside
+// one read for each slice.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 
 #include "bench/groups.h"
 #include "bench/processes.h"
+#include "bench/slow_files.h"
+#include "tegula/files/checkpoint_folder.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/tensor/dtensor.h"
 
@@ -45,6 +48,26 @@ void drop_from_cache(const std::string& path) {
 void drop_folder(const std::string& folder) {
   for (const auto& one : std::filesystem::recursive_directory_iterator(folder)) {
     if (one.is_regular_file()) drop_from_cache(one.path());
+  }
+}
+
+constexpr std::int64_t kSmallTensors = 512;
+constexpr std::int64_t kSmallSide = 256;  // 256 KiB each
+constexpr std::chrono::microseconds kDelay{2000};
+
+// This rank's half of the rows of each tensor, by a read of its own.
+void read_slices(inner::FileLayer& files, const std::string& path, const World& world,
+                 std::vector<std::byte>& memory) {
+  const inner::Contents contents = inner::parse_contents(inner::contents_bytes(files, path));
+  for (std::size_t k = 0; k < contents.headers.size(); ++k) {
+    const auto file = files.open_to_read(path + "/" + contents.manifest.files[k].name);
+    for (const inner::FileTensor& tensor : contents.headers[k].tensors) {
+      const std::uint64_t half = tensor.bytes() / kRanks;
+      memory.resize(half);
+      file->read_at(
+          contents.data_begins[k] + tensor.begin + half * static_cast<std::uint64_t>(world.rank()),
+          memory);
+    }
   }
 }
 
@@ -102,28 +125,52 @@ class Files {
         const double time = milliseconds(call);
         if (round > 0) times.push_back(time);
       }
-      found.push_back({"io", std::string(name) + " 1GiB 2 ranks", who, median(times), "ms"});
+      found.push_back({"io", name, who, median(times), "ms"});
     };
+    const char* const kSave = "save 1GiB 2 ranks";
+    const char* const kLoad = "load 1GiB 2 ranks";
+    const char* const kStage = "stage 1GiB 2 ranks";
     const std::string plain = folder_ + "/plain", run = folder_ + "/run";
-    add("save", "plain", [&] { remove(plain); }, [&] { write_plain(plain, world_, half_); });
-    add("save", "tegula", [&] { remove(run); }, [&] { save(run, state_); });
-    add("load", "plain", [&] { drop(plain); }, [&] { read_plain(plain, world_, half_); });
-    add("load", "tegula", [&] { drop(run); }, [&] { load(run, state_); });
+    add(kSave, "plain", [&] { remove(plain); }, [&] { write_plain(plain, world_, half_); });
+    add(kSave, "tegula", [&] { remove(run); }, [&] { save(run, state_); });
+    add(kLoad, "plain", [&] { drop(plain); }, [&] { read_plain(plain, world_, half_); });
+    add(kLoad, "tegula", [&] { drop(run); }, [&] { load(run, state_); });
     std::vector<char> copy(half_.size());
     AsyncSaver saver;
-    add("stage", "memcpy", [] {}, [&] { std::memcpy(copy.data(), half_.data(), half_.size()); });
+    add(kStage, "memcpy", [] {}, [&] { std::memcpy(copy.data(), half_.data(), half_.size()); });
     add(
-        "stage", "tegula",
+        kStage, "tegula",
         [&] {
           saver.wait();
           remove(run);
         },
         [&] { saver.save(run, state_); });
     saver.wait();
+    remove(run);
+    const State small = small_state();
+    save(run, small);
+    const auto slow = std::make_shared<SlowFiles>(kDelay);
+    const char* const kSlow = "load 512 tensors 2ms per read 2 ranks";
+    std::vector<std::byte> slice;
+    add(
+        kSlow, "slices", [&] { drop(run); },
+        [&] { read_slices(*slow, inner::step_path(run, 0), world_, slice); });
+    add(kSlow, "tegula", [&] { drop(run); }, [&] { load(run, small, {.files = slow}); });
     return found;
   }
 
  private:
+  State small_state() const {
+    State state(world_);
+    const DeviceMesh mesh = world_.mesh({{"dp", kRanks}});
+    for (std::int64_t k = 0; k < kSmallTensors; ++k) {
+      const at::Tensor whole =
+          at::full({kSmallSide, kSmallSide}, static_cast<double>(k), at::kFloat);
+      state.add("x" + std::to_string(k),
+                distribute_tensor(whole, mesh, {Shard(1)}, kSameOnAllRanks));
+    }
+    return state;
+  }
   // On the slowest rank.
   double milliseconds(const std::function<void()>& call) {
     group_.barrier();

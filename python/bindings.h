@@ -35,6 +35,7 @@ void bind_rules(py::module_& module);       // rules.cpp
 void bind_switches(py::module_& module);    // switches.cpp
 void bind_log(py::module_& module);         // log.cpp
 void bind_methods(py::module_& module);     // methods.cpp
+void bind_files(py::module_& module);       // files.cpp
 
 // What a guard in C++ is in Python: a context manager, entered and left on one thread, as often as
 // wanted. A subclass says how a guard is made.

@@ -16,4 +16,5 @@ PYBIND11_MODULE(_tegula, module) {
   bind_switches(module);
   bind_log(module);
   bind_methods(module);
+  bind_files(module);
 }

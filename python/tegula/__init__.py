@@ -29,6 +29,9 @@ from ._tegula import (
     StyledParameter, UsageError, World, build_distributed, gradient_policy, implicit_replication, is_dtensor, keep_gathered,
     lane, strict_mode,
 )
+from ._files import (
+    AsyncSaver, LoadReport, PerRank, RandomState, export_hf, latest, load, load_hf, save,
+)
 from ._modules import (
     Colwise, PackedColwise, Replicated, Rowwise, Sequence, VocabularyCut, clip_grad_norm_, clip_grad_value_,
     distribute_module, distribute_optimizer_state, explain, fully_shard, grad_norm, no_sync, parallelize_module, placed,
@@ -48,6 +51,7 @@ from ._world import (
 )
 
 __all__ = [
+    "AsyncSaver", "LoadReport", "PerRank", "RandomState", "export_hf", "latest", "load", "load_hf", "save",
     "Colwise", "CommError", "CommLog", "DeviceMesh", "Error", "Group", "InternalError", "MaskPartial",
     "PackedColwise", "Partial", "Pending", "Replicate", "Replicated", "Rowwise", "Sequence", "Shard", "Style",
     "StyledParameter", "UsageError", "VocabularyCut", "World", "all_gather", "all_reduce", "all_to_all", "arange",

@@ -1,9 +1,10 @@
 """The types of Tegula's Python face; what the functions do is said where they are (help(tegula.distribute_tensor))."""
 
 import datetime
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence as _Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Optional, TypeVar, Union
+from typing import Any, NamedTuple, Optional, TypeVar, Union
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ _Module = TypeVar("_Module", bound=torch.nn.Module)
 _Result = TypeVar("_Result")
 _Placement = Union[Replicate, Shard, Partial, MaskPartial]
 _Placements = _Sequence[_Placement]
+_Path = Union[str, os.PathLike[str]]
+_Patterns = Union[str, _Sequence[str]]
+_HfNames = Union[Mapping[str, _Patterns], Iterable[tuple[_Patterns, _Patterns]]]
 _Seconds = Union[float, datetime.timedelta]
 _Number = Union[bool, int, float, complex]
 _Axis = Union[int, str]
@@ -202,6 +206,27 @@ class lane(_Context):
 class build_distributed(_Context):
     def __init__(self, mesh: DeviceMesh, placements: Callable[[list[int]], _Placements]) -> None: ...
 
+class RandomState:
+    def __init__(self) -> None: ...
+
+class PerRank:
+    value: Any
+    mesh: DeviceMesh
+    def __init__(self, value: Any, mesh: DeviceMesh) -> None: ...
+
+class LoadReport(NamedTuple):
+    step: int
+    missing: list[str]
+    extra: list[str]
+
+class AsyncSaver:
+    def __init__(self, most_copied: int = ...) -> None: ...
+    def save(self, folder: _Path, state: dict[str, Any], step: int = 0, *, keep: int = 0, most_file_bytes: int = ...,
+             chunk_bytes: int = ...) -> None: ...
+    def wait(self) -> None: ...
+    def __enter__(self) -> AsyncSaver: ...
+    def __exit__(self, *_: object) -> None: ...
+
 # The world
 def init(backend: Optional[str] = None, timeout: Optional[_Seconds] = None) -> World: ...
 def is_initialized() -> bool: ...
@@ -303,3 +328,15 @@ def register_decomposition(op: Union[str, torch._ops.OpOverload], function: Call
 
 # PyTorch's names
 def patch() -> None: ...
+
+# Files
+def save(folder: _Path, state: dict[str, Any], step: int = 0, *, keep: int = 0, most_file_bytes: int = ...,
+         chunk_bytes: int = ...) -> None: ...
+def load(folder: _Path, state: dict[str, Any], step: Optional[int] = None, *, strict: bool = True,
+         only: Iterable[str] = (), renames: Union[Mapping[str, str], Iterable[tuple[str, str]]] = (), cast: bool = False,
+         verify: bool = True) -> LoadReport: ...
+def latest(folder: _Path) -> Optional[int]: ...
+def load_hf(module: torch.nn.Module, folder: _Path, *, names: _HfNames = (), without: Iterable[str] = (),
+            ignored: Iterable[str] = ()) -> None: ...
+def export_hf(module: torch.nn.Module, folder: _Path, *, names: _HfNames = (), without: Iterable[str] = (),
+              most_file_bytes: int = ...) -> None: ...

@@ -190,13 +190,16 @@ std::unique_ptr<FileLock> lock_folder(FileLayer& files, const std::string& folde
       .hint("give each job a folder of its own, or wait for the other one");
 }
 
+void check_is_new(FileLayer& files, const std::string& folder, std::int64_t step) {
+  if (!files.exists(step_path(folder, step))) return;
+  throw UsageError("there is a checkpoint of this step already")
+      .fact("path", step_path(folder, step))
+      .hint("save under another step, or remove that folder first");
+}
+
 void begin_checkpoint(FileLayer& files, const std::string& folder, std::int64_t step,
                       const FilePlan& plan) {
-  if (files.exists(step_path(folder, step))) {
-    throw UsageError("there is a checkpoint of this step already")
-        .fact("path", step_path(folder, step))
-        .hint("save under another step, or remove that folder first");
-  }
+  check_is_new(files, folder, step);
   remove_unfinished(files, folder, step);
   try {
     make_files(files, unfinished_path(folder, step), plan);

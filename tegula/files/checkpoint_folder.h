@@ -37,6 +37,9 @@ bool is_whole(FileLayer& files, const std::string& path);
 // The lock of a folder, which is made if it is not there. UsageError: another job is saving there.
 std::unique_ptr<FileLock> lock_folder(FileLayer& files, const std::string& folder);
 
+// UsageError: there is such a step already.
+void check_is_new(FileLayer& files, const std::string& folder, std::int64_t step);
+
 // The three ends of a save, by one rank that holds the lock.
 //
 // Makes the unfinished folder with its files, at their full sizes and with their headers, and

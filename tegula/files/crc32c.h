@@ -14,8 +14,9 @@ namespace tegula::inner {
 // As RFC 3720 has it. About as fast as memory where the processor has an instruction for it.
 std::uint32_t crc32c(std::span<const std::byte> bytes);
 
-// The remainder alone, from which checksums are composed. Zeros in front do not change it.
-std::uint32_t raw_crc32c(std::span<const std::byte> bytes);
+// The remainder alone, from which checksums are composed. Zeros in front do not change it. `before`
+// is the remainder of the bytes in front of these.
+std::uint32_t raw_crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 // That of the same bytes with `count` zeros behind them. O(log count).
 std::uint32_t shifted(std::uint32_t raw, std::uint64_t count);
 // The checksum of `size` bytes with this remainder.

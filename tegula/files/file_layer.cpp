@@ -1,8 +1,10 @@
 #include "tegula/files/file_layer.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,10 +58,16 @@ class DiskFile final : public File {
     }
   }
 
-  void read_at(std::uint64_t offset, std::span<std::byte> bytes) const override {
-    while (!bytes.empty()) {
-      const ssize_t done = ::pread(descriptor_.get(), bytes.data(),
-                                   std::min(bytes.size(), kMostAtOnce), static_cast<off_t>(offset));
+  void read_parts(std::uint64_t offset, Parts parts) const override {
+    std::vector<iovec> rest;
+    for (const std::span<std::byte>& part : parts) {
+      if (!part.empty()) rest.push_back({part.data(), part.size()});
+    }
+    std::size_t first = 0;
+    while (first < rest.size()) {
+      const auto count = static_cast<int>(std::min<std::size_t>(rest.size() - first, IOV_MAX));
+      const ssize_t done =
+          ::preadv(descriptor_.get(), &rest[first], count, static_cast<off_t>(offset));
       if (done < 0 && errno == EINTR) continue;
       if (done < 0) refuse("read from a file", path_, errno);
       if (done == 0) {
@@ -68,7 +76,20 @@ class DiskFile final : public File {
             .fact("bytes", std::to_string(size()));
       }
       offset += static_cast<std::uint64_t>(done);
-      bytes = bytes.subspan(static_cast<std::size_t>(done));
+      auto left = static_cast<std::size_t>(done);
+      while (first < rest.size() && left >= rest[first].iov_len) left -= rest[first++].iov_len;
+      if (left == 0) continue;
+      rest[first].iov_base = static_cast<std::byte*>(rest[first].iov_base) + left;
+      rest[first].iov_len -= left;
+    }
+  }
+
+  void will_read(std::uint64_t offset, std::uint64_t size) const override {
+    // Linux takes from one call what the disk reads at once.
+    constexpr std::uint64_t kPiece = std::uint64_t{512} << 10;
+    for (const std::uint64_t end = offset + size; offset < end; offset += kPiece) {
+      ::posix_fadvise(descriptor_.get(), static_cast<off_t>(offset),
+                      static_cast<off_t>(std::min(kPiece, end - offset)), POSIX_FADV_WILLNEED);
     }
   }
 

@@ -16,11 +16,19 @@ namespace tegula::inner {
 
 class File {
  public:
+  using Parts = std::span<const std::span<std::byte>>;
+
   virtual ~File() = default;
   virtual std::uint64_t size() const = 0;
-  // All of these bytes, at this place. What is read has to be there.
+  // All of these bytes, at this place.
   virtual void write_at(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
-  virtual void read_at(std::uint64_t offset, std::span<std::byte> bytes) const = 0;
+  // Fills these one after the other with what stands there, which has to be there, in one read.
+  virtual void read_parts(std::uint64_t offset, Parts parts) const = 0;
+  void read_at(std::uint64_t offset, std::span<std::byte> bytes) const {
+    read_parts(offset, {&bytes, 1});
+  }
+  // Will soon be read: the disk may begin. A hint.
+  virtual void will_read(std::uint64_t /*offset*/, std::uint64_t /*size*/) const {}
   // Takes this many bytes of the disk, so that it is full now if at all.
   virtual void allocate(std::uint64_t size) = 0;
   // When it returns, what was written by this host outlasts a loss of power.

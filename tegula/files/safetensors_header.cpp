@@ -39,7 +39,18 @@ constexpr std::array<FileDType, 22> kFileDTypes = {{
     {"U64", 64, DType::U64},
 }};
 
+// What the format lacks, and what the halves of such elements are in files.
+struct PairDType {
+  FileDType whole;
+  std::string_view half;
+};
+constexpr std::array<PairDType, 2> kPairDTypes = {{
+    {{"C32", 32, DType::C32}, "F16"},
+    {{"C128", 128, DType::C128}, "F64"},
+}};
+
 constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::string_view kComplex = "tegula.complex";
 constexpr std::size_t kDeepest = 32;  // of what is passed over
 
 // None if the product does not fit in 64 bits.
@@ -206,6 +217,50 @@ void put_in_order(std::vector<FileTensor>& tensors, std::uint64_t data_size) {
          std::to_string(data_size) + " behind its header");
 }
 
+const PairDType* pair_of(const FileDType& whole) {
+  const auto found = std::ranges::find_if(
+      kPairDTypes, [&](const PairDType& pair) { return &pair.whole == &whole; });
+  return found == kPairDTypes.end() ? nullptr : &*found;
+}
+
+// Pairs that the metadata names become elements.
+void join_pairs(SafetensorsHeader& header) {
+  const auto named = header.metadata.find(std::string(kComplex));
+  if (named == header.metadata.end()) return;
+  std::map<std::string_view, FileTensor*> tensors;
+  for (FileTensor& tensor : header.tensors) tensors[tensor.name] = &tensor;
+  std::string_view rest = named->second;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string name(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) refuse("a tensor that is called complex is not there", name);
+    FileTensor& tensor = *found->second;
+    const auto pair = std::ranges::find(kPairDTypes, tensor.dtype->name, &PairDType::half);
+    if (pair == kPairDTypes.end() || tensor.shape.empty() || tensor.shape.back() != 2) {
+      refuse("a tensor that is called complex does not consist of pairs", name);
+    }
+    tensor.dtype = &pair->whole;
+    tensor.shape.pop_back();
+  }
+  header.metadata.erase(named);
+}
+
+// The reverse: as it stands in the file.
+SafetensorsHeader with_pairs(SafetensorsHeader header) {
+  std::vector<std::string> names;
+  for (FileTensor& tensor : header.tensors) {
+    const PairDType* pair = pair_of(*tensor.dtype);
+    if (pair == nullptr) continue;
+    tensor.dtype = find_file_dtype(pair->half);
+    tensor.shape.push_back(2);
+    names.push_back(tensor.name);
+  }
+  if (!names.empty()) header.metadata[std::string(kComplex)] = join(names, "\n");
+  return header;
+}
+
 std::string quoted_json(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
@@ -226,8 +281,10 @@ const FileDType* find_file_dtype(std::string_view name) {
 const FileDType& file_dtype_of(DType dtype) {
   const auto found = std::ranges::find(kFileDTypes, dtype, &FileDType::dtype);
   if (found != kFileDTypes.end()) return *found;
-  throw UsageError("safetensors files have no element type " + std::string(name_of(dtype)))
-      .hint("store the real view of a complex tensor (at::view_as_real)");
+  for (const PairDType& pair : kPairDTypes) {
+    if (pair.whole.dtype == dtype) return pair.whole;
+  }
+  throw UsageError("safetensors files have no element type " + std::string(name_of(dtype)));
 }
 
 const FileTensor* SafetensorsHeader::find(std::string_view name) const {
@@ -259,10 +316,12 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
   HeaderEvents events;
   nlohmann::json::sax_parse(json.begin(), json.end(), &events);
   put_in_order(events.header.tensors, data_size);
+  join_pairs(events.header);
   return std::move(events.header);
 }
 
-std::string to_bytes(const SafetensorsHeader& header, std::uint64_t alignment) {
+std::string to_bytes(const SafetensorsHeader& whole, std::uint64_t alignment) {
+  const SafetensorsHeader header = with_pairs(whole);
   std::vector<std::string> entries;
   if (!header.metadata.empty()) {
     std::vector<std::string> texts;

@@ -5,6 +5,10 @@
 // the data's begin, and "__metadata__" to texts by name. The tensors fill the data without holes or
 // overlaps. Elements are in row-major order and little-endian. Nothing is aligned.
 //
+// Complex elements that the format lacks stand there as pairs: f64[8, 2] for c128[8], f16[8, 2] for
+// c32[8], and the metadata names such tensors ("tegula.complex", a name per line). A header here
+// has them as what they are.
+//
 // Knows nothing of torch. Whatever bytes come, the answer is a header that keeps to all of this, or
 // a UsageError with the reason; memory in use stays within a small multiple of the bytes.
 #pragma once
@@ -31,7 +35,7 @@ struct FileDType {
 std::span<const FileDType> file_dtypes();
 // Null if there is none of this name.
 const FileDType* find_file_dtype(std::string_view name);
-// UsageError for a type that the format lacks (c32, c128).
+// c32 and c128, which are pairs in files, have entries of their own.
 const FileDType& file_dtype_of(DType dtype);
 
 struct FileTensor {

@@ -65,16 +65,16 @@ void save(const std::string& folder, const State& state, const SaveOptions& opti
 // save or wait, once, as from tegula::save; the checkpoint is not there then, the earlier ones are.
 class AsyncSaver {
  public:
-  // Copies of up to this many bytes of the state are held on each rank; the rest is written before
-  // save returns.
+  // Copies of up to this many bytes of the state are held on each rank, in memory that is kept for
+  // the next save; the rest is written before save returns.
   explicit AsyncSaver(std::uint64_t most_copied = std::uint64_t{4} << 30);
   // Waits. An error goes to the log.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // Waits for the save before it. Makes the files and copies this rank's rows of the tensors; a
-  // thread does the rest, on a lane of its own (comm/lane.h). UsageError as tegula::save.
+  // Waits for the save before it. Copies what this rank has of the tensors, at the speed of memory;
+  // a thread does the rest, on a lane of its own (comm/lane.h). UsageError as tegula::save.
   void save(const std::string& folder, const State& state, const SaveOptions& options = {});
   // Until the last save is on the disk.
   void wait();
@@ -118,8 +118,9 @@ struct LoadReport {
 // of values that do not fit, all of them in one report. UsageError after tensors may have changed,
 // in part: a file that cannot be read or is damaged. Values that are no tensors change last.
 //
-// Cost: every byte that is needed is read once, by one rank of a tensor's mesh (by each rank, for
-// plain tensors), in reads of up to 8 MiB; what belongs to other ranks then travels to them.
+// Cost: every byte that is needed is read once, by one rank of a tensor's mesh, in reads of up to
+// 8 MiB; what belongs to other ranks then travels to them. Plain tensors are read once, too, if all
+// ranks have them, else by each rank that has them.
 LoadReport load(const std::string& folder, const State& state, const LoadOptions& options = {});
 
 // The newest step of the folder that is whole; none if there is none. Any rank may call it alone.

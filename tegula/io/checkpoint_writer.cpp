@@ -1,5 +1,7 @@
 #include "tegula/io/checkpoint_writer.h"
 
+#include <algorithm>
+
 namespace tegula::inner {
 
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
@@ -14,13 +16,13 @@ void CheckpointWriter::write(std::size_t file, std::uint64_t offset,
                              std::span<const std::byte> bytes) {
   if (error_ || bytes.empty()) return;
   try {
-    sums_[file].add(offset, bytes);
     if (file != buffered_file_ || offset != buffered_at_ + buffer_.size()) flush();
     if (bytes.size() >= kBufferBytes) {
       flush();
-      opened(file).write_at(offset, bytes);
+      write_pieces(file, offset, bytes);
       return;
     }
+    sums_[file].add(offset, bytes);
     if (buffer_.empty()) {
       buffered_file_ = file;
       buffered_at_ = offset;
@@ -29,6 +31,18 @@ void CheckpointWriter::write(std::size_t file, std::uint64_t offset,
     if (buffer_.size() >= kBufferBytes) flush();
   } catch (...) {
     error_ = std::current_exception();
+  }
+}
+
+// So that what was checked is still in the caches when it is written.
+void CheckpointWriter::write_pieces(std::size_t file, std::uint64_t offset,
+                                    std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), kBufferBytes));
+    sums_[file].add(offset, piece);
+    opened(file).write_at(offset, piece);
+    offset += piece.size();
+    bytes = bytes.subspan(piece.size());
   }
 }
 

@@ -31,6 +31,7 @@ class CheckpointWriter {
 
  private:
   File& opened(std::size_t file);
+  void write_pieces(std::size_t file, std::uint64_t offset, std::span<const std::byte> bytes);
   void flush();
 
   FileLayer& files_;

@@ -46,7 +46,7 @@ Index index_of(const Contents& contents, const Renames& renames) {
 
 Present present_in(const Index& index) {
   Present present;
-  for (const auto& [name, place] : index.tensors) present.tensors.insert(name);
+  for (const auto& [name, place] : index.tensors) present.tensors[name] = place.tensor;
   present.values = index.values;
   return present;
 }

@@ -12,6 +12,7 @@
 // takes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct HfOptions {
   std::vector<std::string> without = {};
   // Patterns of what the files have and the module need not have.
   std::vector<std::string> ignored = {};
+  // A file that export_hf writes takes no more, but for one weight that has more by itself.
+  std::uint64_t most_file_bytes = std::uint64_t{5} << 30;
 };
 
 // Fills the module's parameters and buffers from a folder of safetensors files (with or without an

@@ -12,7 +12,7 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/files/manifest.h"
-#include "tegula/io/state_part.h"
+#include "tegula/io/optimizer_state.h"
 
 namespace tegula::inner {
 namespace {
@@ -131,7 +131,9 @@ const Kind& kind_of(Optimizer& optimizer) {
     if (one.has_options(optimizer.defaults())) return one;
   }
   throw UsageError("the state of this optimizer has no known form")
-      .hint("SGD, Adam, AdamW, Adagrad and RMSprop have one; add tensors of others by themselves");
+      .hint(
+          "SGD, Adam, AdamW, Adagrad, RMSprop and LBFGS have one; add tensors of others by "
+          "themselves");
 }
 
 class OptimizerPart final : public StatePart {
@@ -141,13 +143,13 @@ class OptimizerPart final : public StatePart {
 
   void list_saved(Saved& saved) const override {
     const Kind& kind = kind_of(optimizer_);
-    const Names names = names_of_parameters();
+    const ParameterNames names(module_, name_);
     saved.values.push_back({joined_name(name_, "kind"), kind.name});
     for (std::size_t k = 0; k < optimizer_.param_groups().size(); ++k) {
       OptimizerParamGroup& group = optimizer_.param_groups()[k];
       std::vector<std::string> of_group;
       for (const at::Tensor& parameter : group.params()) {
-        of_group.push_back(name_in(names, parameter));
+        of_group.push_back(names.of(parameter));
         list_state(kind, of_group.back(), parameter, saved);
       }
       saved.values.push_back({group_name(k, "parameters"), join(of_group, "\n")});
@@ -159,15 +161,16 @@ class OptimizerPart final : public StatePart {
 
   void list_wants(const Present& present, Wants& wants) const override {
     const Kind& kind = kind_of(optimizer_);
-    const Names names = names_of_parameters();
+    const ParameterNames names(module_, name_);
     const SavedGroups groups = saved_groups(present);
     wants.known.insert(wants.known.end(), groups.known.begin(), groups.known.end());
     wants.values.push_back({joined_name(name_, "kind"), std::string(), [](const StateValue&) {}});
     if (!is_of_kind(kind, present, wants)) return;
+    refuse_unknown(kind, groups, wants);
     for (OptimizerParamGroup& group : optimizer_.param_groups()) {
       std::vector<std::string> of_group;
       for (const at::Tensor& parameter : group.params()) {
-        of_group.push_back(name_in(names, parameter));
+        of_group.push_back(names.of(parameter));
         want_state(kind, of_group.back(), parameter, present, wants);
       }
       want_options(kind, group, of_group, groups, wants);
@@ -175,30 +178,12 @@ class OptimizerPart final : public StatePart {
   }
 
  private:
-  using Names = std::map<c10::TensorImpl*, std::string>;
-
   // What was saved of groups: options by number of group, numbers by parameter.
   struct SavedGroups {
     std::map<std::string, std::string> group_of;
     std::map<std::string, std::map<std::string, StateValue>> options;
     std::vector<std::string> known;
   };
-
-  Names names_of_parameters() const {
-    Names names;
-    for (const auto& item : module_.named_parameters()) {
-      names.try_emplace(item.value().unsafeGetTensorImpl(), item.key());
-    }
-    return names;
-  }
-
-  std::string name_in(const Names& names, const at::Tensor& parameter) const {
-    const auto found = names.find(parameter.unsafeGetTensorImpl());
-    if (found != names.end()) return found->second;
-    throw UsageError("an optimizer has a parameter that the module does not have")
-        .fact("optimizer", in_quotes(name_))
-        .hint("add it with the module whose parameters it was given");
-  }
 
   std::string group_name(std::size_t group, const std::string& field) const {
     return joined_name(name_, "groups." + std::to_string(group) + "." + field);
@@ -305,6 +290,22 @@ class OptimizerPart final : public StatePart {
     }
   }
 
+  // Switches that are on and that this optimizer lacks: it would go on otherwise.
+  void refuse_unknown(const Kind& kind, const SavedGroups& groups, Wants& wants) const {
+    for (const auto& [number, options] : groups.options) {
+      for (const auto& [field, value] : options) {
+        const auto* is_on = std::get_if<std::int64_t>(&value);
+        if (is_on == nullptr || *is_on == 0) continue;
+        if (std::ranges::any_of(kind.options, [&](const auto& one) { return one.name == field; })) {
+          continue;
+        }
+        wants.problems.push_back("the option " + field + " of " + in_quotes(name_) + " is " +
+                                 std::to_string(*is_on) + ", which " + kind.name +
+                                 " does not have here");
+      }
+    }
+  }
+
   // The options that the group's parameters had, if they had the same ones.
   void want_options(const Kind& kind, OptimizerParamGroup& group,
                     const std::vector<std::string>& parameters, const SavedGroups& groups,
@@ -349,6 +350,9 @@ class OptimizerPart final : public StatePart {
 
 std::shared_ptr<StatePart> optimizer_part(std::string name, Optimizer& optimizer,
                                           const torch::nn::Module& module) {
+  if (dynamic_cast<torch::optim::LBFGSOptions*>(&optimizer.defaults()) != nullptr) {
+    return lbfgs_part(std::move(name), optimizer, module);
+  }
   return std::make_shared<OptimizerPart>(std::move(name), optimizer, module);
 }
 

@@ -65,6 +65,17 @@ DTensorSpec spec_by_rows(const DTensorSpec& spec) {
   return {mesh, placements, {entry}, meta};
 }
 
+bool rows_travel(const DTensorSpec& spec) {
+  const DTensorSpec rows = spec_by_rows(spec);
+  for (std::size_t axis = 0; axis < spec.mesh().ndim(); ++axis) {
+    const Placement& is = spec.placements()[axis];
+    if (is != Placement(Replicate()) && is != rows.placements()[axis]) return true;
+  }
+  return axes_by_rows(spec).size() !=
+         static_cast<std::size_t>(std::ranges::count_if(
+             spec.placements(), [](const Placement& is) { return as_shard(is) != nullptr; }));
+}
+
 std::optional<Rows> rows_of(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   const World world = world_of(tensor);
@@ -81,22 +92,25 @@ std::optional<Rows> rows_of(const at::Tensor& tensor) {
   return Rows{dense, *offset, is_own};
 }
 
-std::optional<Rows> rows_for(const at::Tensor& tensor, at::ScalarType type) {
-  const at::NoGradGuard no_grad;
+std::optional<RowsPlace> rows_place(const at::Tensor& tensor, at::ScalarType type) {
   const std::optional<Coordinate> at = mesh_of(tensor).coordinate_of(world_of(tensor).rank());
   if (!at) return std::nullopt;
   const DTensorSpec is = spec_of(tensor);
   const DTensorSpec rows = spec_by_rows(is).with_meta(TensorMeta(is.shape(), dtype_of(type)));
-  const std::int64_t offset = is.ndim() == 0 ? 0 : *offset_at(rows, *at);
+  return RowsPlace{is.ndim() == 0 ? 0 : *offset_at(rows, *at), local_shape(rows, *at)};
+}
+
+Rows rows_for(const at::Tensor& tensor, at::ScalarType type, const RowsPlace& place,
+              ReusedMemory& memory) {
+  const at::NoGradGuard no_grad;
   if (is_by_rows(tensor) && tensor.scalar_type() == type) {
     at::Tensor local = to_local(tensor.detach());
     if (local.is_contiguous() && !local.is_conj() && !local.is_neg() &&
         local.device() == host_device()) {
-      return Rows{local, offset, true};
+      return {local, place.offset, true};
     }
   }
-  return Rows{at::empty(local_shape(rows, *at), at::TensorOptions(type).device(host_device())),
-              offset};
+  return {memory.tensor(place.shape, type), place.offset};
 }
 
 void take_rows(const at::Tensor& tensor, const Rows& rows) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "tegula/io/reused_memory.h"
 #include "tegula/spec/dtensor_spec.h"
 
 namespace tegula::inner {
@@ -23,13 +24,23 @@ struct Rows {
   bool is_own = false;      // whether it is the tensor's own memory
 };
 
+// Whether rows_of communicates: not if the tensor is by rows, or replicated, along each axis.
+bool rows_travel(const DTensorSpec& spec);
+
 // What this rank writes of a distributed tensor; none if that is nothing. All ranks of the mesh
-// call it; communicates unless the tensor is by rows or replicated.
+// call it.
 std::optional<Rows> rows_of(const at::Tensor& tensor);
 
-// Memory for what this rank reads of a distributed tensor whose elements in the file are of this
-// type; none if the rank is not in the mesh. Where it can be, it is the tensor's own memory.
-std::optional<Rows> rows_for(const at::Tensor& tensor, at::ScalarType type);
+// Where the rows stand that this rank reads of a distributed tensor whose elements in the file are
+// of this type; none if the rank is not in the mesh.
+struct RowsPlace {
+  std::int64_t offset = 0;  // of the first byte in the whole tensor
+  Shape shape;
+};
+std::optional<RowsPlace> rows_place(const at::Tensor& tensor, at::ScalarType type);
+// Memory for them: the tensor's own, where it can be.
+Rows rows_for(const at::Tensor& tensor, at::ScalarType type, const RowsPlace& place,
+              ReusedMemory& memory);
 // Gives the tensor what was read. All ranks of the mesh call it; communicates as rows_of.
 void take_rows(const at::Tensor& tensor, const Rows& rows);
 

@@ -14,11 +14,13 @@ using namespace inner;
 
 void save(const std::string& folder, const State& state, const SaveOptions& options) {
   SaveJob job(folder, state, options);
-  job.take_tensors(0);
+  ReusedMemory none;
+  job.take_tensors(0, none);
   job.finish();
 }
 
 struct AsyncSaver::Work {
+  ReusedMemory copies;
   std::unique_ptr<SaveJob> job;
   std::exception_ptr error;
   std::thread thread;
@@ -39,7 +41,8 @@ AsyncSaver::~AsyncSaver() {
 void AsyncSaver::save(const std::string& folder, const State& state, const SaveOptions& options) {
   wait();
   auto job = std::make_unique<SaveJob>(folder, state, options);
-  job->take_tensors(most_copied_);
+  work_->copies.reuse();
+  job->take_tensors(most_copied_, work_->copies);
   work_->job = std::move(job);
   work_->thread = std::thread([work = work_.get()] {
     try {

@@ -1,8 +1,10 @@
 // The idea: what goes where is a fact of names, types and shapes (file_plan.h), so ranks need not
-// ask each other where to write. Rank 0 makes the files and commits them; all write.
+// ask each other where to write. Rank 0 makes the files and commits them; all write. A copy for
+// later is of what the rank has, tiles as they are: rows are made of them when they are written.
 #include "tegula/io/save_job.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <map>
 
@@ -40,14 +42,42 @@ FilePlan plan_of(const Inventory& inventory, const SaveOptions& options) {
   return plan_files(inventory.tensors, plan);
 }
 
-// What this rank writes of a tensor. Communicates if it is distributed.
-std::optional<Rows> rows_here(const at::Tensor& tensor, const std::string& name,
-                              const Inventory& inventory, int rank) {
-  if (is_dtensor(tensor)) return rows_of(tensor);
-  if (inventory.plain.at(name) != rank) return std::nullopt;
-  const at::Tensor dense =
-      tensor.detach().resolve_conj().resolve_neg().to(host_device()).contiguous();
-  return Rows{dense, 0, dense.is_alias_of(tensor)};
+at::Tensor dense_on_host(const at::Tensor& tensor) {
+  return tensor.detach().resolve_conj().resolve_neg().to(host_device()).contiguous();
+}
+
+// Whether a copy of the tile is enough for now.
+bool is_copied_as_tile(const at::Tensor& tensor) {
+  return is_dtensor(tensor) && !spec_of(tensor).is_partial() && rows_travel(spec_of(tensor));
+}
+
+bool has_tile(const at::Tensor& tensor, int rank) {
+  const DeviceMesh mesh = mesh_of(tensor);
+  return mesh.coordinate_of(rank) && mesh.fiber_of(rank) == 0;
+}
+
+at::Tensor copied(const at::Tensor& from, ReusedMemory& memory) {
+  const at::Tensor to = memory.tensor(from.sizes(), from.scalar_type());
+  const bool is_dense =
+      from.is_contiguous() && from.device() == host_device() && !from.is_conj() && !from.is_neg();
+  if (is_dense) {
+    copy_past_caches(to, from);
+  } else {
+    to.copy_(from);
+  }
+  return to;
+}
+
+// A distributed tensor of a copy of this rank's tile.
+at::Tensor copied_tile(const at::Tensor& tensor, ReusedMemory& memory) {
+  const DTensorSpec spec = spec_of(tensor);
+  FromLocalOptions options;
+  options.shape = spec.shape();
+  options.order = spec.shard_order();
+  options.check = false;
+  const DeviceMesh mesh = mesh_of(tensor);
+  const at::Tensor tile = copied(to_local(tensor.detach()), memory);
+  return from_local(tile.to(device_of(mesh)), mesh, spec.placements(), options);
 }
 
 // Of all files, from what each rank has written of them.
@@ -84,35 +114,91 @@ SaveJob::SaveJob(const std::string& folder, const State& state, const SaveOption
   together(group, [&] {
     if (world_.rank() != 0) return;
     lock_ = lock_folder(*files_, folder_);
-    begin_checkpoint(*files_, folder_, options_.step, plan_);
+    check_is_new(*files_, folder_, options_.step);
+  });
+}
+
+SaveJob::~SaveJob() {
+  if (has_files_ && !is_done_ && world_.rank() == 0)
+    abandon_checkpoint(*files_, folder_, options_.step);
+}
+
+void SaveJob::make_files() {
+  has_files_ = true;
+  together(world_.group(), [&] {
+    if (world_.rank() == 0) begin_checkpoint(*files_, folder_, options_.step, plan_);
   });
   writer_ = std::make_unique<CheckpointWriter>(*files_, unfinished_path(folder_, options_.step),
                                                plan_, options_.chunk_bytes);
 }
 
-SaveJob::~SaveJob() {
-  if (!is_done_ && world_.rank() == 0) abandon_checkpoint(*files_, folder_, options_.step);
+// The same number on all ranks, since tiles of copies travel later and those of others now.
+std::size_t SaveJob::count_of_copies(const std::vector<const at::Tensor*>& tensors,
+                                     std::uint64_t most_copied) const {
+  if (most_copied == 0) return 0;
+  std::uint64_t bytes = 0;
+  std::size_t count = 0;
+  for (; count < tensors.size(); ++count) {
+    const at::Tensor* tensor = tensors[count];
+    if (tensor == nullptr) continue;
+    if (is_dtensor(*tensor)) {
+      bytes += has_tile(*tensor, world_.rank()) ? to_local(tensor->detach()).nbytes() : 0;
+    } else if (inventory_.plain.at(plan_.tensors[count].tensor.name) == world_.rank()) {
+      bytes += tensor->nbytes();
+    }
+    if (bytes > most_copied) break;
+  }
+  return static_cast<std::size_t>(
+      world_.group()
+          .all_reduce(at::full({1}, static_cast<std::int64_t>(count), at::kLong), ReduceOp::Min)
+          .item<std::int64_t>());
+}
+
+void SaveJob::copy(const PlannedTensor& planned, const at::Tensor& tensor, ReusedMemory& memory) {
+  if (is_copied_as_tile(tensor)) {
+    if (has_tile(tensor, world_.rank())) {
+      copies_.push_back({&planned, copied_tile(tensor, memory)});
+    }
+  } else if (is_dtensor(tensor)) {
+    if (const std::optional<Rows> rows = rows_of(tensor)) {
+      copies_.push_back(
+          {&planned, rows->is_own ? copied(rows->local, memory) : rows->local, rows->offset});
+    }
+  } else if (inventory_.plain.at(planned.tensor.name) == world_.rank()) {
+    copies_.push_back({&planned, copied(tensor.detach(), memory)});
+  }
+}
+
+void SaveJob::write(const PlannedTensor& planned, const std::optional<Rows>& rows) {
+  if (!rows) return;
+  writer_->write(planned.file, planned.begin + static_cast<std::uint64_t>(rows->offset),
+                 bytes_of(rows->local));
 }
 
 // In the order of the files, in which all ranks communicate.
-void SaveJob::take_tensors(std::uint64_t most_copied) {
+void SaveJob::take_tensors(std::uint64_t most_copied, ReusedMemory& copies) {
   const CommLabel label("save");
+  const at::NoGradGuard no_grad;
   std::map<std::string_view, const at::Tensor*> mine;
   for (const StateTensor& entry : saved_.tensors) mine[entry.name] = &entry.tensor;
-  std::uint64_t copied = 0;
+  std::vector<const at::Tensor*> tensors;  // null: on other ranks only
   for (const PlannedTensor& planned : plan_.tensors) {
     const auto found = mine.find(planned.tensor.name);
-    if (found == mine.end()) continue;
-    const std::optional<Rows> rows =
-        rows_here(*found->second, planned.tensor.name, inventory_, world_.rank());
-    if (!rows) continue;
-    const std::uint64_t offset = planned.begin + static_cast<std::uint64_t>(rows->offset);
-    if (copied + rows->local.nbytes() > most_copied) {
-      writer_->write(planned.file, offset, bytes_of(rows->local));
-      continue;
+    tensors.push_back(found == mine.end() ? nullptr : found->second);
+  }
+  const std::size_t copied = count_of_copies(tensors, most_copied);
+  if (copied < tensors.size() || most_copied == 0) make_files();
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    const PlannedTensor& planned = plan_.tensors[k];
+    if (tensors[k] == nullptr) continue;
+    const at::Tensor& tensor = *tensors[k];
+    if (k < copied) {
+      copy(planned, tensor, copies);
+    } else if (is_dtensor(tensor)) {
+      write(planned, rows_of(tensor));
+    } else if (inventory_.plain.at(planned.tensor.name) == world_.rank()) {
+      write(planned, Rows{dense_on_host(tensor), 0});
     }
-    copied += rows->local.nbytes();
-    copies_.push_back({rows->is_own ? rows->local.clone() : rows->local, planned.file, offset});
   }
   saved_ = {};
 }
@@ -120,7 +206,11 @@ void SaveJob::take_tensors(std::uint64_t most_copied) {
 void SaveJob::finish() {
   const CommLabel label("save");
   const Group group = world_.group();
-  for (const Copy& copy : copies_) writer_->write(copy.file, copy.offset, bytes_of(copy.rows));
+  if (!has_files_) make_files();
+  for (const Copy& copy : copies_) {
+    write(*copy.planned,
+          is_dtensor(copy.tensor) ? rows_of(copy.tensor) : Rows{copy.tensor, copy.offset});
+  }
   copies_.clear();
   together(group, [&] { writer_->finish(); });
   const Manifest manifest{options_.step, options_.chunk_bytes,

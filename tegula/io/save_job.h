@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "tegula/files/checkpoint_folder.h"
 #include "tegula/io/checkpoint.h"
 #include "tegula/io/inventory.h"
+#include "tegula/io/rows.h"
 
 namespace tegula::inner {
 
@@ -19,25 +21,32 @@ class CheckpointWriter;
 // what was begun is gone.
 class SaveJob {
  public:
-  // Finds out what there is to save, and makes the files.
+  // Finds out what there is to save, and that it can be saved there.
   SaveJob(const std::string& folder, const State& state, const SaveOptions& options);
   ~SaveJob();
   SaveJob(const SaveJob&) = delete;
   SaveJob& operator=(const SaveJob&) = delete;
 
-  // Writes this rank's rows of all tensors, but for copies of the first ones of up to this many
-  // bytes together, which finish writes. After it the state may change.
-  void take_tensors(std::uint64_t most_copied);
+  // Copies what this rank has of the first tensors to `copies`, as long as no rank copies more than
+  // `most_copied` bytes, and writes its rows of the others. After it the state may change.
+  void take_tensors(std::uint64_t most_copied, ReusedMemory& copies);
   // Writes the copies, waits for the disk, and gives the checkpoint its name. Another thread may
   // call it, on a lane of its own; it does not look at the state.
   void finish();
 
  private:
+  // Of a tensor, what finish writes.
   struct Copy {
-    at::Tensor rows;
-    std::size_t file;
-    std::uint64_t offset;
+    const PlannedTensor* planned;
+    at::Tensor tensor;        // distributed: its rows travel then
+    std::int64_t offset = 0;  // of rows
   };
+
+  void make_files();
+  std::size_t count_of_copies(const std::vector<const at::Tensor*>& tensors,
+                              std::uint64_t most_copied) const;
+  void copy(const PlannedTensor& planned, const at::Tensor& tensor, ReusedMemory& memory);
+  void write(const PlannedTensor& planned, const std::optional<Rows>& rows);
 
   std::string folder_;
   SaveOptions options_;
@@ -49,6 +58,7 @@ class SaveJob {
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<CheckpointWriter> writer_;
   std::vector<Copy> copies_;
+  bool has_files_ = false;
   bool is_done_ = false;
 };
 

@@ -82,8 +82,9 @@ std::shared_ptr<StatePart> part_of_reference(const std::string& name, Value& val
       [&value](const StateValue& loaded) { value = std::get<Value>(loaded); }, &Saved::values);
 }
 
-// "dp=0,tp=1"
-std::string place_of(const World& world, const DeviceMesh& mesh) {
+}  // namespace
+
+std::string inner::place_of(const World& world, const DeviceMesh& mesh) {
   const std::optional<Coordinate> at = mesh.coordinate_of(world.rank());
   if (!at || mesh.fiber_count() != 1) {
     throw UsageError(
@@ -97,8 +98,6 @@ std::string place_of(const World& world, const DeviceMesh& mesh) {
   }
   return join(texts, ",");
 }
-
-}  // namespace
 
 std::string inner::joined_name(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : prefix + "." + name;
@@ -148,6 +147,11 @@ State& State::add_per_rank(const std::string& name, const DeviceMesh& mesh,
                            std::function<void(const StateValue&)> set) {
   parts_.push_back(std::make_shared<ValuePart>(name + "@" + place_of(world_, mesh), std::move(get),
                                                std::move(set), &Saved::per_rank));
+  return *this;
+}
+
+State& State::add(std::shared_ptr<StatePart> part) {
+  parts_.push_back(std::move(part));
   return *this;
 }
 

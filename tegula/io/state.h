@@ -48,8 +48,9 @@ class State {
   State& add(const std::string& name, torch::nn::Module& module);
   // What the optimizer has gathered, by the names that the module has for its parameters, and the
   // options of its groups. Loaded into an optimizer whose groups are others, a group takes the
-  // options that its parameters had. SGD, Adam, AdamW, Adagrad, RMSprop; UsageError when it is
-  // saved for others, and for a parameter that the module does not have.
+  // options that its parameters had. SGD, Adam, AdamW, Adagrad, RMSprop; LBFGS, if its list of
+  // parameters is the same. UsageError when it is saved for others, and for a parameter that the
+  // module does not have.
   State& add(const std::string& name, torch::optim::Optimizer& optimizer,
              const torch::nn::Module& module);
   // The same on all ranks; save refuses others.
@@ -67,6 +68,9 @@ class State {
   // Where random numbers stand, those of distributed tensors and those of torch's default
   // generator. If ranks differ in it, it loads with the same number of ranks only.
   State& add_random(const std::string& name = "random");
+
+  // A thing that lists its own tensors and values (io/state_part.h).
+  State& add(std::shared_ptr<inner::StatePart> part);
 
   const World& world() const { return world_; }
   const std::vector<std::shared_ptr<inner::StatePart>>& parts() const { return parts_; }

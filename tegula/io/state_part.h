@@ -6,10 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "tegula/files/safetensors_header.h"
 #include "tegula/io/state.h"
 
 namespace tegula::inner {
@@ -35,7 +35,7 @@ struct Saved {
 
 // What a checkpoint has, by the state's names.
 struct Present {
-  std::set<std::string> tensors;
+  std::map<std::string, const FileTensor*> tensors;
   std::map<std::string, StateValue> values;
 };
 
@@ -69,6 +69,9 @@ class StatePart {
 std::shared_ptr<StatePart> optimizer_part(std::string name, torch::optim::Optimizer& optimizer,
                                           const torch::nn::Module& module);
 std::shared_ptr<StatePart> random_part(std::string name, World world);
+
+// "dp=0,tp=1": this rank's place. UsageError if it has none of its own in the mesh.
+std::string place_of(const World& world, const DeviceMesh& mesh);
 
 // "model", "weight" -> "model.weight"; "", "weight" -> "weight"
 std::string joined_name(const std::string& prefix, const std::string& name);

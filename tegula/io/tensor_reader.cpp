@@ -1,19 +1,18 @@
 // The idea: what the rank needs of many tensors is read at once, so that neighbours in a file come
-// in one read; then the rows of each tensor travel to where its placements want them.
+// in one read; then the rows of each tensor travel to where its placements want them, while the
+// disk reads what comes next.
 #include "tegula/io/tensor_reader.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <exception>
-#include <memory>
 #include <optional>
+#include <set>
 
 #include "tegula/bridge/torch_types.h"
-#include "tegula/files/chunk_reader.h"
 #include "tegula/io/agreement.h"
 #include "tegula/io/rows.h"
+#include "tegula/io/shared_reader.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula::inner {
@@ -22,75 +21,88 @@ namespace {
 // What is held at once beside the tensors.
 constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;
 
-// After an error it reads nothing more and keeps it: the rank goes on to communicate.
-class Reader {
- public:
-  Reader(FileLayer& files, const std::vector<SourceFile>& sources)
-      : files_(files), sources_(sources), wanted_(sources.size()) {}
+// A tensor of which this rank reads these rows.
+struct Reading {
+  const SourcedTensor* from = nullptr;
+  RowsPlace place;
+  std::vector<FilePiece> pieces;
 
-  // The rows that begin at this byte of the tensor.
-  void want(const std::vector<FilePiece>& pieces, const Rows& rows) {
-    const auto begin = static_cast<std::uint64_t>(rows.offset);
-    const std::uint64_t end = begin + rows.local.nbytes();
-    for (const FilePiece& piece : pieces) {
-      const std::uint64_t first = std::max(begin, piece.tensor_begin);
-      const std::uint64_t last = std::min(end, piece.tensor_begin + piece.bytes);
-      if (first >= last) continue;
-      auto* memory = static_cast<std::byte*>(rows.local.data_ptr()) + (first - begin);
-      wanted_[piece.file].push_back(
-          {piece.file_begin + (first - piece.tensor_begin), {memory, last - first}});
-      bytes_ += last - first;
-    }
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const FilePiece& piece : pieces) sum += piece.bytes;
+    return sum;
   }
-  std::uint64_t wanted_bytes() const { return bytes_; }
-
-  void read() {
-    bytes_ = 0;
-    for (std::size_t file = 0; file < wanted_.size(); ++file) {
-      const std::vector<Wanted> wanted = std::exchange(wanted_[file], {});
-      if (wanted.empty() || error_) continue;
-      try {
-        const SourceFile& source = sources_[file];
-        const std::unique_ptr<File> open = files_.open_to_read(source.path);
-        read_wanted({open.get(), source.path, source.size, source.chunk_bytes, source.checksums},
-                    wanted);
-      } catch (...) {
-        error_ = std::current_exception();
-      }
-    }
-  }
-  const std::exception_ptr& error() const { return error_; }
-
- private:
-  FileLayer& files_;
-  const std::vector<SourceFile>& sources_;
-  std::vector<std::vector<Wanted>> wanted_;
-  std::uint64_t bytes_ = 0;
-  std::exception_ptr error_;
 };
 
-// A tensor whose rows are on their way.
-struct Arriving {
-  at::Tensor tensor;
-  Rows rows;
-};
-
-std::optional<Rows> memory_for(const at::Tensor& tensor, at::ScalarType type) {
-  if (is_dtensor(tensor)) return rows_for(tensor, type);
-  const bool is_fit = tensor.scalar_type() == type && tensor.is_contiguous() &&
-                      tensor.device() == host_device() && !tensor.is_conj() && !tensor.is_neg();
-  if (is_fit) return Rows{tensor.detach(), 0, true};
-  return Rows{at::empty(tensor.sizes(), at::TensorOptions(type).device(host_device())), 0, false};
+std::optional<Reading> reading_of(const SourcedTensor& one) {
+  const std::optional<RowsPlace> place = is_dtensor(one.tensor)
+                                             ? rows_place(one.tensor, one.type)
+                                             : RowsPlace{0, one.tensor.sizes().vec()};
+  if (!place) return std::nullopt;
+  const std::int64_t bytes = c10::multiply_integers(place->shape) * c10::elementSize(one.type);
+  return Reading{&one, *place,
+                 part_of(one.pieces, static_cast<std::uint64_t>(place->offset),
+                         static_cast<std::uint64_t>(bytes))};
 }
 
-void take(const Arriving& one) {
+// In their order, so that a batch reads about this much, and a tensor at least.
+std::vector<std::vector<Reading>> batches_of(const std::vector<SourcedTensor>& tensors,
+                                             const std::set<std::size_t>& left_out) {
+  std::vector<std::vector<Reading>> batches(1);
+  std::uint64_t bytes = 0;
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    if (left_out.contains(k)) continue;
+    std::optional<Reading> one = reading_of(tensors[k]);
+    if (!one) continue;
+    if (bytes >= kBatchBytes) {
+      batches.emplace_back();
+      bytes = 0;
+    }
+    bytes += one->bytes();
+    batches.back().push_back(std::move(*one));
+  }
+  return batches;
+}
+
+Rows memory_for(const Reading& one, ReusedMemory& memory) {
+  const at::Tensor& tensor = one.from->tensor;
+  const at::ScalarType type = one.from->type;
+  if (is_dtensor(tensor)) return rows_for(tensor, type, one.place, memory);
+  const bool is_fit = tensor.scalar_type() == type && tensor.is_contiguous() &&
+                      tensor.device() == host_device() && !tensor.is_conj() && !tensor.is_neg();
+  if (is_fit) return {tensor.detach(), 0, true};
+  return {memory.tensor(tensor.sizes(), type), 0, false};
+}
+
+void take(const at::Tensor& tensor, const Rows& rows) {
   const at::NoGradGuard no_grad;
-  if (is_dtensor(one.tensor)) {
-    take_rows(one.tensor, one.rows);
-  } else if (one.rows.is_own) {
-    one.tensor.unsafeGetTensorImpl()->bump_version();
+  if (is_dtensor(tensor)) {
+    take_rows(tensor, rows);
+  } else if (rows.is_own) {
+    tensor.unsafeGetTensorImpl()->bump_version();
   } else {
-    one.tensor.detach().copy_(one.rows.local);
+    tensor.detach().copy_(rows.local);
+  }
+}
+
+void read_batch(FileReader& reader, const std::vector<Reading>& batch, ReusedMemory& memory) {
+  memory.reuse();
+  std::vector<Rows> rows;
+  for (const Reading& one : batch) {
+    rows.push_back(memory_for(one, memory));
+    for (const FilePiece& piece : one.pieces) {
+      const std::uint64_t begin =
+          piece.tensor_begin - static_cast<std::uint64_t>(rows.back().offset);
+      reader.want(piece, static_cast<std::byte*>(rows.back().local.data_ptr()) + begin);
+    }
+  }
+  reader.read();
+  for (std::size_t k = 0; k < batch.size(); ++k) take(batch[k].from->tensor, rows[k]);
+}
+
+void hint(FileReader& reader, const std::vector<Reading>& batch) {
+  for (const Reading& one : batch) {
+    for (const FilePiece& piece : one.pieces) reader.hint(piece);
   }
 }
 
@@ -98,21 +110,19 @@ void take(const Arriving& one) {
 
 void read_tensors(const Group& group, FileLayer& files, const std::vector<SourceFile>& sources,
                   const std::vector<SourcedTensor>& tensors) {
-  Reader reader(files, sources);
-  std::vector<Arriving> arriving;
-  const auto take_all = [&] {
-    reader.read();
-    for (const Arriving& one : arriving) take(one);
-    arriving.clear();
-  };
-  for (const SourcedTensor& one : tensors) {
-    std::optional<Rows> rows = memory_for(one.tensor, one.type);
-    if (!rows) continue;
-    reader.want(one.pieces, *rows);
-    arriving.push_back({one.tensor, std::move(*rows)});
-    if (reader.wanted_bytes() >= kBatchBytes) take_all();
+  FileReader reader(files, sources);
+  const std::vector<std::size_t> by_all = read_by_all(group, reader, tensors);
+  const std::vector<std::vector<Reading>> batches =
+      batches_of(tensors, {by_all.begin(), by_all.end()});
+  ReusedMemory memory;
+  hint(reader, batches.front());
+  for (std::size_t k = 0; k < batches.size(); ++k) {
+    if (k + 1 < batches.size()) hint(reader, batches[k + 1]);
+    read_batch(reader, batches[k], memory);
   }
-  take_all();
+  std::vector<SourcedTensor> shared;
+  for (const std::size_t k : by_all) shared.push_back(tensors[k]);
+  if (!shared.empty()) read_shared(group, reader, shared);
   throw_together(group, reader.error());
 }
 

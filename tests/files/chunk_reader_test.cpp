@@ -22,11 +22,14 @@ class MemoryFile final : public File {
   void write_at(std::uint64_t, std::span<const std::byte>) override {}
   void allocate(std::uint64_t) override {}
   void sync() override {}
-  void read_at(std::uint64_t offset, std::span<std::byte> to) const override {
-    ASSERT_LE(offset + to.size(), bytes.size());
-    std::memcpy(to.data(), bytes.data() + offset, to.size());
+  void read_parts(std::uint64_t offset, Parts parts) const override {
+    for (const std::span<std::byte>& to : parts) {
+      ASSERT_LE(offset + to.size(), bytes.size());
+      std::memcpy(to.data(), bytes.data() + offset, to.size());
+      offset += to.size();
+      read_bytes += to.size();
+    }
     ++reads;
-    read_bytes += to.size();
   }
 
   std::vector<std::byte> bytes;

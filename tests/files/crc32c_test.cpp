@@ -38,6 +38,19 @@ TEST(Crc32c, OfAWholeFollowsFromThoseOfItsPieces) {
   }
 }
 
+TEST(Crc32c, OfManyBytesIsThatOfFewAtATime) {
+  for (const std::size_t size : {24575, 24576, 24583, 200001}) {
+    const std::string text = random_text(size);
+    for (const std::size_t begin : {0, 1}) {
+      std::uint32_t raw = 0;
+      for (std::size_t at = begin; at < size; at += 100) {
+        raw = raw_crc32c(bytes_of(text).subspan(at, std::min<std::size_t>(100, size - at)), raw);
+      }
+      EXPECT_EQ(raw, raw_crc32c(bytes_of(text).subspan(begin))) << size << " from " << begin;
+    }
+  }
+}
+
 TEST(ChunkSums, OfPiecesInAnyOrderAreThoseOfTheChunks) {
   const std::string text = random_text(1000);
   constexpr std::uint64_t kChunk = 96;

@@ -60,8 +60,34 @@ TEST(SafetensorsHeader, HasTwentyTwoElementTypes) {
     EXPECT_EQ(find_file_dtype(one.name), &one);
     EXPECT_TRUE(!one.dtype || one.bits == 8 * size_of(*one.dtype)) << one.name;
   }
-  EXPECT_THROW(file_dtype_of(DType::C128), UsageError);
   EXPECT_EQ(file_dtype_of(DType::F8E4M3FN).name, "F8_E4M3");
+}
+
+TEST(SafetensorsHeader, HasComplexElementsThatTheFormatLacksAsPairs) {
+  SafetensorsHeader header;
+  header.metadata = {{"format", "pt"}};
+  header.tensors = {{"c", &file_dtype_of(DType::C128), {2, 3}, 0, 96},
+                    {"h", &file_dtype_of(DType::C32), {}, 96, 100},
+                    {"r", find_file_dtype("F16"), {3, 2}, 100, 112}};
+  const std::string bytes = to_bytes(header, 8);
+  EXPECT_NE(bytes.find(R"("tegula.complex":"c\nh")"), std::string::npos) << bytes;
+  EXPECT_NE(bytes.find(R"("c":{"dtype":"F64","shape":[2,3,2])"), std::string::npos) << bytes;
+  EXPECT_NE(bytes.find(R"("h":{"dtype":"F16","shape":[2])"), std::string::npos) << bytes;
+  EXPECT_EQ(parse_safetensors_header(std::string_view(bytes).substr(8), 112), header);
+
+  const auto named = [](const std::string& name, const std::string& tensor) {
+    return R"({"__metadata__":{"tegula.complex":")" + name + R"("},"x":)" + tensor + "}";
+  };
+  EXPECT_EQ(reason(named("y", R"({"dtype":"F64","shape":[2],"data_offsets":[0,16]})"), 16),
+            "this is no safetensors header: a tensor that is called complex is not there");
+  for (const char* tensor : {R"({"dtype":"F64","shape":[],"data_offsets":[0,8]})",
+                             R"({"dtype":"F64","shape":[1],"data_offsets":[0,8]})",
+                             R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})"}) {
+    EXPECT_EQ(reason(named("x", tensor), 8),
+              "this is no safetensors header: a tensor that is called complex does not consist of "
+              "pairs");
+  }
+  EXPECT_EQ(find_file_dtype("C128"), nullptr);
 }
 
 TEST(SafetensorsHeader, OfElementsSmallerThanAByteFillsWholeBytes) {

@@ -21,11 +21,16 @@ class MemoryFile final : public inner::File {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
     disk_.note({Kind::Write, path_, {}, offset, {bytes.begin(), bytes.end()}, handle_});
   }
-  void read_at(std::uint64_t offset, std::span<std::byte> bytes) const override {
-    if (disk_.before) disk_.before({Kind::Read, path_, {}, offset, {}, handle_});
+  void read_parts(std::uint64_t offset, Parts parts) const override {
+    std::uint64_t size = 0;
+    for (const std::span<std::byte>& part : parts) size += part.size();
+    if (disk_.before) disk_.before({Kind::Read, path_, {}, offset, {}, handle_, size});
     const std::scoped_lock lock(disk_.mutex_);
-    if (offset + bytes.size() > bytes_->size()) throw UsageError("a file ends too early");
-    std::memcpy(bytes.data(), bytes_->data() + offset, bytes.size());
+    for (const std::span<std::byte>& part : parts) {
+      if (offset + part.size() > bytes_->size()) throw UsageError("a file ends too early");
+      std::memcpy(part.data(), bytes_->data() + offset, part.size());
+      offset += part.size();
+    }
   }
   void allocate(std::uint64_t size) override {
     disk_.note({Kind::Allocate, path_, {}, size, {}, handle_});

@@ -21,7 +21,8 @@ struct FileOperation {
   std::string to = {};       // of a rename
   std::uint64_t offset = 0;  // or size, of an allocation
   std::vector<std::byte> bytes = {};
-  int handle = 0;  // of a file that is open
+  int handle = 0;          // of a file that is open
+  std::uint64_t size = 0;  // of a read
 };
 
 class MemoryFiles final : public inner::FileLayer {

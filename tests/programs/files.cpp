@@ -4,9 +4,13 @@
 //   files load_hf FOLDER   weights of 320 MiB, by ranks that may have less memory than that
 //   files save FOLDER      a checkpoint of tensors that are placed in many ways; by any number of
 //   ranks
+//   files adamw FROM TO    two steps of AdamW on a model of two layers, from the checkpoint FROM
+//   (-: from the beginning) to the checkpoint TO
 #include <ATen/ATen.h>
 #include <sys/resource.h>
-#include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
 
 #include <fstream>
 #include <iostream>
@@ -48,6 +52,32 @@ int save_many(const std::string& folder) {
   state.add("none", distribute_tensor(at::empty({0, 3}), mesh, {Shard(0)}, kSameOnAllRanks));
   state.add("one", distribute_tensor(at::full({}, 3.5), mesh, {Replicate()}, kSameOnAllRanks));
   save(folder, state, {.step = 1, .most_file_bytes = 500});
+  return 0;
+}
+
+int step_by_adamw(const std::string& from, const std::string& to) {
+  const World world = World::from_env();
+  const DeviceMesh mesh = world.mesh({{"dp", world.size()}});
+  torch::nn::Sequential model(torch::nn::Linear(4, 6), torch::nn::Linear(6, 2));
+  model->to(at::kDouble);
+  {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& one : model->parameters()) {
+      one.copy_(at::arange(one.numel(), at::kDouble).reshape(one.sizes()) / 10);
+    }
+  }
+  distribute_module(*model, mesh,
+                    [](const std::string&, const at::Tensor&) { return Placements{Shard(0)}; });
+  torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(0.1));
+  std::int64_t steps = 0;
+  State state(world);
+  state.add("model", *model).add("optimizer", optimizer, *model).add("steps", steps);
+  if (from != "-") load(from, state);
+  for (int k = 0; k < 2; ++k, ++steps) {
+    for (at::Tensor& one : model->parameters()) one.mutable_grad() = one.detach() / 2 + 1;
+    optimizer.step();
+  }
+  save(to, state, {.step = steps});
   return 0;
 }
 
@@ -112,6 +142,8 @@ int main(int argc, char** argv) {
   if (words.size() == 3 && words[0] == "copy") return copy(words[1], words[2]);
   if (words.size() == 2 && words[0] == "save") return save_many(words[1]);
   if (words.size() == 2 && words[0] == "load_hf") return load_under_a_limit(words[1]);
-  std::cerr << "usage: files copy IN OUT | files load_hf FOLDER | files save FOLDER\n";
+  if (words.size() == 3 && words[0] == "adamw") return step_by_adamw(words[1], words[2]);
+  std::cerr << "usage: files copy IN OUT | files load_hf FOLDER | files save FOLDER | files adamw "
+               "FROM TO\n";
   return 2;
 }

@@ -22,6 +22,15 @@ def train(steps: int) -> list[float]:
     return losses
 
 
+def resume(folder: str, state: dict[str, object]) -> int:
+    step = tg.latest(folder)
+    report = tg.load(folder, state) if step is not None else tg.LoadReport(0, [], [])
+    with tg.AsyncSaver() as saver:
+        saver.save(folder, state, step=report.step + 1, keep=3)
+    return report.step
+
+
+tg.save("run", ["model"])  # type: ignore[arg-type]
 tg.distribute_tensor(torch.ones(2), "mesh")  # type: ignore[arg-type]
 tg.Shard("0")  # type: ignore[arg-type]
 tg.placements(torch.ones(2)).dim  # type: ignore[attr-defined]
