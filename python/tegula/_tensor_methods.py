@@ -114,8 +114,19 @@ def __deepcopy__(self, memo):
     return made
 
 
+_reduce_tile = None  # tegula.patch() lets each rank save its tile, as PyTorch's programs do
+
+
+def save_tiles(reduce):
+    """From here on pickling a distributed tensor is what reduce(tensor) says."""
+    global _reduce_tile
+    _reduce_tile = reduce
+
+
 @_for_dtensors
 def __reduce_ex__(self, protocol):
+    if _reduce_tile is not None:
+        return _reduce_tile(self)
     raise _refused("a distributed tensor cannot be pickled or saved: each rank holds a part of it", self,
                    "all ranks call tegula.full_tensor(x), one saves what that gives")
 
@@ -146,7 +157,8 @@ _plain_save = _torch.save
 
 @_functools.wraps(_plain_save)
 def _save(obj, f, pickle_module=_pickle, *args, **kwargs):
-    _look_for_dtensors(obj, pickle_module)
+    if _reduce_tile is None:
+        _look_for_dtensors(obj, pickle_module)
     return _plain_save(obj, f, pickle_module, *args, **kwargs)
 
 
