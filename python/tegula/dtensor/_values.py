@@ -14,7 +14,7 @@ from ._spec import DTensorSpec, TensorMeta
 
 _of_pytorch = None  # its modules with meshes, placements and specs, while the program speaks its words
 _made: dict = {}  # (PyTorch's mesh, its root): (the world, our mesh)
-_known: dict = {}  # (rank, our mesh): PyTorch's
+_known: dict = {}  # (rank, our mesh): (the world, PyTorch's mesh)
 
 
 class _PyTorch:
@@ -54,13 +54,16 @@ def our_mesh(mesh):
     if _made.get(key, (None, None))[0] is not world:
         made = _as_ours(mesh)
         _made[key] = world, made
-        _known[world.rank, made] = mesh
+        if _known.get((world.rank, made), (None, None))[0] is not world:  # of equal meshes the first is shown
+            _known[world.rank, made] = world, mesh
     return _made[key][1]
 
 
 def shown_mesh(mesh):
     """The mesh that the program knows this one by; ours where it has none."""
-    return mesh if _of_pytorch is None else _known.get((_tegula.world_of_mesh(mesh).rank, mesh), mesh)
+    if _of_pytorch is None:
+        return mesh
+    return _known.get((_tegula.world_of_mesh(mesh).rank, mesh), (None, mesh))[1]
 
 
 def _as_ours(mesh):
@@ -80,9 +83,9 @@ def _axes_of(root, layout, name):
     if own.get(name) == layout:
         return [name]
     places = {parts[0][1]: (axis, parts[0][0]) for axis, parts in
-              ((axis, list(other.sizes_and_strides())) for axis, other in own.items()) if parts}
+              ((axis, list(other.sizes_and_strides)) for axis, other in own.items()) if parts}
     found = []
-    for size, stride in layout.sizes_and_strides():
+    for size, stride in layout.sizes_and_strides:
         run, steps = [], 1
         while steps < size and stride * steps in places:
             axis, length = places[stride * steps]
