@@ -27,8 +27,8 @@ def _refused(sentence, tensor, hint):
 class OfDTensors:
     """An attribute that distributed tensors have and others lack: these may be given one of the same name."""
 
-    def __init__(self, name, get):
-        self.name, self.get = name, get
+    def __init__(self, name, get, set=None):
+        self.name, self.get, self.set = name, get, set
 
     def __get__(self, tensor, owner=None):
         if tensor is None:
@@ -40,6 +40,8 @@ class OfDTensors:
         raise AttributeError(f"'{owner.__name__}' object has no attribute '{self.name}'")
 
     def __set__(self, tensor, value):
+        if _tegula.is_dtensor(tensor) and self.set is not None:
+            return self.set(tensor, value)
         if _tegula.is_dtensor(tensor):
             raise _refused(f"the attribute {self.name} of a distributed tensor cannot be set", tensor,
                            "tegula.to_local(x).copy_(...) writes this rank's tile, x.data = y replaces all of it")

@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, experimental, ones
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.distributed.tensor._utils import ExplicitRedistributionContext, compute_local_shape_and_global_offset
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.placement_types import _StridedShard
 
@@ -138,11 +138,50 @@ class Counts(unittest.TestCase):
         self.assertEqual(counted.get_total_counts(), 3)
 
 
-class Refused(unittest.TestCase):
+class Rules(unittest.TestCase):
+    def test_a_registered_way_is_taken_that_moves_least(self):
+        @torch.library.custom_op("patched::scaled", mutates_args=())
+        def scaled(x: torch.Tensor, factors: torch.Tensor, by: float) -> torch.Tensor:
+            return x * factors * by
+
+        scaled.register_fake(lambda x, factors, by: torch.empty_like(x))
+
+        @experimental.register_sharding(torch.ops.patched.scaled.default)
+        def ways(x, factors, by):
+            return [([Replicate()], [Replicate(), Replicate(), None])] + [
+                ([Shard(dim)], [Shard(dim), Replicate() if dim + 1 < x.ndim else Shard(0), None]) for dim in range(x.ndim)]
+
+        whole, factors = numbers(3, 2 * RANKS), numbers(2 * RANKS)
+        for dim in 0, 1:
+            x, f = distribute_tensor(whole, MESH, [Shard(dim)]), distribute_tensor(factors, MESH, [Replicate()])
+            with CommDebugMode() as counted:
+                y = torch.ops.patched.scaled(x, f, 2.0)
+            self.assertEqual((y.placements, counted.get_total_counts()), ((Shard(dim),), 0))
+            self.assertEqual(y.full_tensor().tolist(), (whole * factors * 2).tolist())
+
+    def test_movements_that_nobody_asked_for_are_refused_where_the_program_says_so(self):
+        x = distribute_tensor(numbers(RANKS, RANKS), MESH, [Shard(0)])
+        with ExplicitRedistributionContext():
+            with self.assertRaisesRegex(tg.UsageError, "strict"):
+                x @ x
+            with ExplicitRedistributionContext(enable=False):
+                product = x @ x
+            with self.assertRaisesRegex(tg.UsageError, "strict"):
+                x @ x
+        self.assertEqual(product.full_tensor().tolist(), (numbers(RANKS, RANKS) @ numbers(RANKS, RANKS)).tolist())
+        with self.assertRaisesRegex(tg.UsageError, "not warned of"):
+            ExplicitRedistributionContext(mode="warn")
+
+    def test_another_spec_is_another_meaning_of_the_tile(self):
+        x = DTensor.from_local(numbers(2, 2), MESH, [Replicate()])
+        spec = DTensor.from_local(numbers(2, 2), MESH, [Shard(0)])._spec
+        x._spec = spec
+        self.assertEqual((x.shape, x.placements), ((2 * RANKS, 2), (Shard(0),)))
+        self.assertEqual(x.to_local().tolist(), numbers(2, 2).tolist())
+
     def test_names_that_are_not_here_say_so(self):
-        for name in "context_parallel", "register_sharding":
-            with self.assertRaisesRegex(tg.UsageError, f"{name} is not there under tegula.patch"):
-                getattr(experimental, name)(None)
+        with self.assertRaisesRegex(tg.UsageError, "context_parallel is not there under tegula.patch"):
+            experimental.context_parallel(None)
 
 
 class Block(nn.Module):

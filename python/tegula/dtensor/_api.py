@@ -5,7 +5,7 @@ import torch
 from .. import _modules, _tegula, _tensors
 from .._tegula import MaskPartial, Partial, Replicate, Shard, UsageError, is_dtensor
 from .._tensor_methods import OfDTensors
-from ._values import our_mesh, our_placements, shown_mesh, shown_placements, shown_spec
+from ._values import our_mesh, our_placements, placements_of_spec, shown_mesh, shown_placements, shown_spec
 
 __all__ = ["DTensor", "distribute_module", "distribute_tensor", "_shard_tensor"]
 
@@ -100,6 +100,16 @@ class _RedistributeIn(torch.autograd.Function):
 # DTensor itself
 
 
+def _of_spec(tile, spec):
+    return _tensors.from_local(tile, our_mesh(spec.mesh), placements_of_spec(spec), list(spec.tensor_meta.shape),
+                               list(spec.tensor_meta.stride), run_check=False)
+
+
+def _set_spec(tensor, spec):
+    """Another meaning of the tile, which stays."""
+    tensor.data = _of_spec(_tensors.to_local(tensor.detach()), spec)
+
+
 class _DTensorType(type):
     def __new__(mcs, name, bases, members):
         if bases:
@@ -111,9 +121,7 @@ class _DTensorType(type):
         return _is_distributed(value)
 
     def __call__(cls, local_tensor, spec, *, requires_grad=False):
-        made = from_local(local_tensor.detach(), spec.mesh, spec.placements, shape=list(spec.shape),
-                          stride=list(spec.stride))
-        return made.requires_grad_(requires_grad)
+        return _of_spec(local_tensor.detach(), spec).requires_grad_(requires_grad)
 
 
 class DTensor(metaclass=_DTensorType):
@@ -128,7 +136,8 @@ class DTensor(metaclass=_DTensorType):
 def _install():
     for method in (to_local, full_tensor, redistribute):
         setattr(torch.Tensor, method.__name__, OfDTensors(method.__name__, method.__get__))
-    for name, get in (("placements", shown_placements), ("_spec", shown_spec),
+    torch.Tensor._spec = OfDTensors("_spec", shown_spec, _set_spec)
+    for name, get in (("placements", shown_placements),
                       ("device_mesh", lambda tensor: shown_mesh(_tegula.mesh(tensor))),
                       ("_local_tensor", torch.no_grad()(_tensors.to_local))):
         setattr(torch.Tensor, name, OfDTensors(name, get))

@@ -19,16 +19,16 @@ _OURS = {
     "torch.distributed.tensor": (dtensor, ["DTensor", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"]),
     "torch.distributed.tensor._api": (_api, ["_shard_tensor"]),
     "torch.distributed.tensor._random": (_random, ["manual_seed"]),
+    "torch.distributed.tensor._utils": (experimental, ["ExplicitRedistributionContext"]),
     "torch.distributed.tensor.parallel": (parallel, ["loss_parallel"]),
     "torch.distributed.tensor.debug": (debug, ["CommDebugMode"]),
-    "torch.distributed.tensor.experimental": (experimental, ["implicit_replication"]),
+    "torch.distributed.tensor.experimental": (experimental, ["implicit_replication", "register_sharding"]),
     "torch.distributed.fsdp": (fsdp, fsdp.__all__),
 }
 # Those that are refused, with a hint.
 _REFUSED = {
     "torch.distributed.tensor.experimental": {
         "context_parallel": "tensors cut along the sequence go through attention as they are",
-        "register_sharding": "tegula.register_sharding takes a rule as text: docs/rules.md",
     },
 }
 _patched = False

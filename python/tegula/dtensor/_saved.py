@@ -7,7 +7,7 @@ import torch
 
 from .. import _tegula, _tensors, _world
 from .._tegula import UsageError
-from ._values import our_mesh, our_placements, shown_spec
+from ._values import our_mesh, placements_of_spec, shown_spec
 
 
 def reduced(tensor):
@@ -21,7 +21,7 @@ def reduced(tensor):
 def rebuilt(tile, spec, rank, requires_grad):
     """The tensor again, on the rank that saved it."""
     mesh = our_mesh(spec.mesh)
-    placements = our_placements(spec.placements, mesh)
+    placements = placements_of_spec(spec)
     if _world.rank() != rank and not all(placement.is_replicate() for placement in placements):
         raise UsageError("tegula: a tile was saved by another rank, and each rank's is different\n"
                          f"  saved   by rank {rank}, placed as {placements}\n  loaded  by rank {_world.rank()}\n"

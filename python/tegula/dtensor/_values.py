@@ -4,6 +4,7 @@ Arguments may be of either kind. What tensors are asked for is of the program's 
 DeviceMesh, Shard and DTensorSpec, with all that these can do, and only its tensors are ours.
 """
 
+import math
 import re
 
 import torch
@@ -98,7 +99,7 @@ def _axes_of(root, layout, name):
 
 
 def _slice(root, axes, names):
-    parts = [root[of_one] if len(of_one) == 1 else root[of_one].flatten(name) for of_one, name in zip(axes, names)]
+    parts = [root[name] if of_one == [name] else root[of_one].flatten(name) for of_one, name in zip(axes, names)]
     return parts[0] if len(parts) == 1 else DeviceMesh.concatenate(parts)
 
 
@@ -128,6 +129,19 @@ def our_placement(placement):
 def our_placements(placements, mesh):
     """One per axis of our mesh; None: replicated. Those of PyTorch's that say an order of cuts say it in blocks."""
     return [Replicate()] * mesh.ndim if placements is None else [our_placement(one) for one in placements]
+
+
+def placements_of_spec(spec):
+    """Ours of a spec of PyTorch's, which may say besides in which order several axes cut one dim."""
+    placements = our_placements(spec.placements, our_mesh(spec.mesh))
+    if getattr(spec, "use_strided_shard_as_shard_order", False):
+        return placements
+    for dim, axes in getattr(spec, "shard_order", None) or ():
+        for place, axis in enumerate(axes):
+            groups = math.prod(spec.mesh.size(before) for before in axes[:place] if before > axis)
+            if groups > 1:
+                placements[axis] = Shard(dim, blocks=groups)
+    return placements
 
 
 def shown_placement(placement):

@@ -31,7 +31,8 @@ class _OfTorch(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         packet = function._overloadpacket
         space, _, name = packet._qualified_op_name.partition("::")
-        if space in ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd") and name != "wait_tensor":
+        is_collective = not name.startswith("_") and name != "wait_tensor"
+        if is_collective and space in ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"):
             self.note(packet if space == "c10d" else getattr(torch.ops.c10d_functional, name, packet))
         return function(*args, **(kwargs or {}))
 
