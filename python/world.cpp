@@ -62,6 +62,7 @@ class LaneContext final : public GuardContext<Lane> {
 void bind_world(py::module_& module) {
   py::class_<World>(module, "World", "The ranks of a job.")
       .def_static("from_env", world_from_env, py::arg("backend"), py::arg("timeout"), Unlocked())
+      .def_static("fake", &World::fake, py::arg("size"), py::arg("rank"))
       .def_property_readonly("rank", &World::rank)
       .def_property_readonly("size", &World::size)
       .def_property_readonly("local_rank", &World::local_rank)

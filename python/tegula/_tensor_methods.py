@@ -27,8 +27,8 @@ def _refused(sentence, tensor, hint):
 class OfDTensors:
     """An attribute that distributed tensors have and others lack: these may be given one of the same name."""
 
-    def __init__(self, name, get):
-        self.name, self.get = name, get
+    def __init__(self, name, get, set=None):
+        self.name, self.get, self.set = name, get, set
 
     def __get__(self, tensor, owner=None):
         if tensor is None:
@@ -40,6 +40,8 @@ class OfDTensors:
         raise AttributeError(f"'{owner.__name__}' object has no attribute '{self.name}'")
 
     def __set__(self, tensor, value):
+        if _tegula.is_dtensor(tensor) and self.set is not None:
+            return self.set(tensor, value)
         if _tegula.is_dtensor(tensor):
             raise _refused(f"the attribute {self.name} of a distributed tensor cannot be set", tensor,
                            "tegula.to_local(x).copy_(...) writes this rank's tile, x.data = y replaces all of it")
@@ -114,8 +116,19 @@ def __deepcopy__(self, memo):
     return made
 
 
+_reduce_tile = None  # tegula.patch() lets each rank save its tile, as PyTorch's programs do
+
+
+def save_tiles(reduce):
+    """From here on pickling a distributed tensor is what reduce(tensor) says."""
+    global _reduce_tile
+    _reduce_tile = reduce
+
+
 @_for_dtensors
 def __reduce_ex__(self, protocol):
+    if _reduce_tile is not None:
+        return _reduce_tile(self)
     raise _refused("a distributed tensor cannot be pickled or saved: each rank holds a part of it", self,
                    "all ranks call tegula.full_tensor(x), one saves what that gives")
 
@@ -146,7 +159,8 @@ _plain_save = _torch.save
 
 @_functools.wraps(_plain_save)
 def _save(obj, f, pickle_module=_pickle, *args, **kwargs):
-    _look_for_dtensors(obj, pickle_module)
+    if _reduce_tile is None:
+        _look_for_dtensors(obj, pickle_module)
     return _plain_save(obj, f, pickle_module, *args, **kwargs)
 
 

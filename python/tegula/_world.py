@@ -24,6 +24,42 @@ def init(backend=None, timeout=None):
     return _of_process
 
 
+def imagine(ranks, rank=0):
+    """One rank of a world that is only imagined: shapes, nothing is sent."""
+    global _of_process
+    _mesh.forget_world()
+    _of_process = World.fake(ranks, rank)
+    return _of_process
+
+
+class _ThreadsToJoin:
+    """The worlds of ranks that are threads somebody else has started; the first to come makes them all."""
+
+    def __init__(self):
+        self.lock, self.waiting = threading.Lock(), {}
+
+    def take(self, job, ranks, rank):
+        with self.lock:
+            if job not in self.waiting:
+                made = [None] * ranks
+                _tegula.run_ranks(ranks, lambda world: made.__setitem__(world.rank, world), "", None)
+                self.waiting[job] = made
+            world = self.waiting[job][rank]
+            self.waiting[job][rank] = None
+            if not any(self.waiting[job]):
+                del self.waiting[job]
+            return world
+
+
+_threads_to_join = _ThreadsToJoin()
+
+
+def join_threads(job, ranks, rank):
+    """This thread becomes a rank among threads of this process that all call this with the same name of a job."""
+    _of_thread.world = _threads_to_join.take(job, ranks, rank)
+    return _of_thread.world
+
+
 def is_initialized():
     """Whether there is a world, so that meshes can be made."""
     return getattr(_of_thread, "world", None) is not None or _of_process is not None

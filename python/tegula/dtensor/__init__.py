@@ -13,11 +13,11 @@ tensors that are not distributed do not have them.
 import torch as _torch
 
 from .. import _tegula, _tensors
-from .._mesh import current_mesh as _current_mesh
 from .._tegula import Partial, Replicate, Shard
 from ._api import DTensor, Placement, distribute_module, distribute_tensor
 from ._convert import from_torch, to_torch
 from ._spec import DTensorSpec, TensorMeta
+from ._values import our_mesh as _our_mesh, our_placements as _our_placements
 from .device_mesh import DeviceMesh, init_device_mesh
 
 __all__ = [
@@ -35,8 +35,8 @@ def _factory(name, doc):
 
     def factory(*size, requires_grad=False, dtype=None, layout=_torch.strided, device_mesh=None, placements=None):
         _refuse_layout(layout)
-        mesh = device_mesh or _current_mesh()
-        return make(_shape(size), mesh, placements, dtype=dtype, requires_grad=requires_grad)
+        mesh = _our_mesh(device_mesh)
+        return make(_shape(size), mesh, _our_placements(placements, mesh), dtype=dtype, requires_grad=requires_grad)
 
     factory.__name__ = factory.__qualname__ = name
     factory.__doc__ = doc
@@ -58,5 +58,5 @@ randn = _factory("randn", "Standard normal; the same numbers on any mesh.")
 def full(size, fill_value, *, dtype=None, layout=_torch.strided, requires_grad=False, device_mesh=None, placements=None):
     """A distributed tensor of one value."""
     _refuse_layout(layout)
-    mesh = device_mesh or _current_mesh()
-    return _tensors.full(list(size), fill_value, mesh, placements, dtype=dtype, requires_grad=requires_grad)
+    mesh = _our_mesh(device_mesh)
+    return _tensors.full(list(size), fill_value, mesh, _our_placements(placements, mesh), dtype=dtype, requires_grad=requires_grad)

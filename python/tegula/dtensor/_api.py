@@ -3,10 +3,11 @@
 import torch
 
 from .. import _modules, _tegula, _tensors
-from .._mesh import current_mesh
 from .._tegula import MaskPartial, Partial, Replicate, Shard, UsageError, is_dtensor
 from .._tensor_methods import OfDTensors
-from ._spec import DTensorSpec
+from ._values import our_mesh, our_placements, placements_of_spec, shown_mesh, shown_placements, shown_spec
+
+__all__ = ["DTensor", "distribute_module", "distribute_tensor", "_shard_tensor"]
 
 
 class _PlacementType(type):
@@ -25,26 +26,44 @@ def _is_distributed(value):
 # What tensors have
 
 
+def _of_gradients(placements, mesh):
+    return None if placements is None else our_placements(placements, mesh)
+
+
 def from_local(local_tensor, device_mesh=None, placements=None, *, run_check=False, shape=None, stride=None,
                grad_placements=None):
     """The tiles that the ranks hold, as one tensor.
 
     run_check: send the tiles' sizes around, name the ranks that disagree; without it nothing is sent, and tiles of
-    different sizes need `shape`.
+    different sizes need `shape` and `stride`.
     """
-    mesh = device_mesh or current_mesh()
-    placements = _tensors.replicated_unless(placements, mesh)
-    return _tensors.from_local(local_tensor, mesh, placements, shape, stride, run_check, grad_placements)
+    mesh = our_mesh(device_mesh)
+    placements = our_placements(placements, mesh)
+    if shape is None and not run_check:
+        shape, stride = _whole_of_equal_tiles(local_tensor, mesh, placements)
+    return _tensors.from_local(local_tensor, mesh, placements, shape, stride, run_check,
+                               _of_gradients(grad_placements, mesh))
+
+
+def _whole_of_equal_tiles(tile, mesh, placements):
+    """(shape, stride) of the whole tensor if all ranks have such a tile."""
+    shape, stride = list(tile.shape), list(tile.stride())
+    for placement, size in zip(placements, mesh.shape):
+        if placement.is_shard() and -len(shape) <= placement.dim < len(shape):
+            dim = placement.dim % len(shape)
+            shape[dim] *= size
+            stride = [s * size if k != dim and s >= stride[dim] else s for k, s in enumerate(stride)]
+    return shape, stride
 
 
 def to_local(self, *, grad_placements=None):
     """This rank's tile; shares memory with the tensor. Differentiable."""
-    return _tensors.to_local(self, grad_placements)
+    return _tensors.to_local(self, _of_gradients(grad_placements, _tegula.mesh(self)))
 
 
 def full_tensor(self, *, grad_placements=None):
     """The whole tensor, plain, on every rank of the mesh. Differentiable."""
-    return _tensors.full_tensor(self, grad_placements)
+    return _tensors.full_tensor(self, _of_gradients(grad_placements, _tegula.mesh(self)))
 
 
 def redistribute(self, device_mesh=None, placements=None, *, async_op=False, forward_dtype=None, backward_dtype=None):
@@ -55,7 +74,8 @@ def redistribute(self, device_mesh=None, placements=None, *, async_op=False, for
     """
     if placements is None:
         raise UsageError("tegula: redistribute needs placements\n  hint    x.redistribute(placements=[Replicate()])")
-    mesh = device_mesh or _tegula.mesh(self)
+    mesh = _tegula.mesh(self) if device_mesh is None else our_mesh(device_mesh)
+    placements = our_placements(placements, mesh)
     if forward_dtype is None and backward_dtype is None:
         return _tensors.redistribute(self, mesh, placements, async_op)
     return _RedistributeIn.apply(self, mesh, placements, async_op, forward_dtype or self.dtype,
@@ -80,6 +100,16 @@ class _RedistributeIn(torch.autograd.Function):
 # DTensor itself
 
 
+def _of_spec(tile, spec):
+    return _tensors.from_local(tile, our_mesh(spec.mesh), placements_of_spec(spec), list(spec.tensor_meta.shape),
+                               list(spec.tensor_meta.stride), run_check=False)
+
+
+def _set_spec(tensor, spec):
+    """Another meaning of the tile, which stays."""
+    tensor.data = _of_spec(_tensors.to_local(tensor.detach()), spec)
+
+
 class _DTensorType(type):
     def __new__(mcs, name, bases, members):
         if bases:
@@ -91,9 +121,7 @@ class _DTensorType(type):
         return _is_distributed(value)
 
     def __call__(cls, local_tensor, spec, *, requires_grad=False):
-        made = from_local(local_tensor.detach(), spec.mesh, spec.placements, shape=list(spec.shape),
-                          stride=list(spec.stride))
-        return made.requires_grad_(requires_grad)
+        return _of_spec(local_tensor.detach(), spec).requires_grad_(requires_grad)
 
 
 class DTensor(metaclass=_DTensorType):
@@ -108,8 +136,10 @@ class DTensor(metaclass=_DTensorType):
 def _install():
     for method in (to_local, full_tensor, redistribute):
         setattr(torch.Tensor, method.__name__, OfDTensors(method.__name__, method.__get__))
-    for name, get in (("placements", _tegula.placements), ("device_mesh", _tegula.mesh), ("_spec", DTensorSpec.of),
-                      ("_local_tensor", lambda tensor: _tensors.to_local(tensor.detach()))):
+    torch.Tensor._spec = OfDTensors("_spec", shown_spec, _set_spec)
+    for name, get in (("placements", shown_placements),
+                      ("device_mesh", lambda tensor: shown_mesh(_tegula.mesh(tensor))),
+                      ("_local_tensor", torch.no_grad()(_tensors.to_local))):
         setattr(torch.Tensor, name, OfDTensors(name, get))
 
 
@@ -132,8 +162,8 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
 
     A tensor that is placed so already is returned as it is.
     """
-    mesh = device_mesh or current_mesh()
-    placements = list(_tensors.replicated_unless(placements, mesh))
+    mesh = our_mesh(device_mesh)
+    placements = our_placements(placements, mesh)
     if is_dtensor(tensor):
         placed = [Shard(p.dim + tensor.ndim) if p.is_shard() and p.dim < 0 else p for p in placements]
         if (_tegula.mesh(tensor), list(_tegula.placements(tensor))) == (mesh, placed):
@@ -144,13 +174,18 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
     return _tensors.distribute_tensor(tensor, mesh, placements, source)
 
 
+def _shard_tensor(full_tensor, placements, device_mesh=None):
+    """A tensor that every rank has alike, distributed; nothing is sent."""
+    return distribute_tensor(full_tensor, device_mesh, placements, src_data_rank=None)
+
+
 def distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
     """Makes a module's parameters and buffers distributed, and says what happens to its inputs and outputs.
 
     partition_fn(name, submodule, mesh) is called for every submodule; what it leaves plain is replicated, with
     the values of the mesh's first rank. input_fn(module, inputs, mesh), output_fn(module, outputs, mesh).
     """
-    mesh = device_mesh or current_mesh()
+    mesh = our_mesh(device_mesh)
     if partition_fn is not None:
         for name, submodule in module.named_modules():
             partition_fn(name, submodule, mesh)

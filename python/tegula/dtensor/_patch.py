@@ -1,38 +1,97 @@
-"""Ours in place of PyTorch's, under PyTorch's names; names that we lack refuse, so that nothing is mixed unnoticed."""
+"""Ours in place of PyTorch's, under PyTorch's names.
 
+PyTorch's values stay: meshes, placements, specs. So do its functions that only call what tensors offer: modules and
+their styles, local_map. What makes tensors or works on them is ours, wherever PyTorch's own modules hold it: the DTensor
+that torch.distributed.checkpoint asks isinstance for is ours, too. What we lack refuses, so that nothing is mixed
+unnoticed. Processes that the program starts by multiprocessing are patched before they import anything of it.
+"""
+
+import functools
 import importlib
+import multiprocessing.spawn
+import sys
 
-import torch
+from . import _api, _random, _ranks, _saved, _values, debug, experimental, fsdp, parallel
+from .. import _tegula, _tensor_methods, dtensor
 
-from . import debug, device_mesh, experimental, fsdp as our_fsdp, parallel
-from .. import _tegula, dtensor
-
-# PyTorch's modules, and where our names for theirs are.
-_MODULES = {
-    "torch.distributed.device_mesh": device_mesh,
-    "torch.distributed.tensor": dtensor,
-    "torch.distributed.tensor.placement_types": dtensor,
-    "torch.distributed.tensor.parallel": parallel,
-    "torch.distributed.tensor.parallel.style": parallel,
-    "torch.distributed.tensor.debug": debug,
-    "torch.distributed.tensor.experimental": experimental,
-    "torch.distributed._tensor": dtensor,
+# Of PyTorch's modules, the names that are ours; and where ours are.
+_OURS = {
+    "torch.distributed.tensor": (dtensor, ["DTensor", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros"]),
+    "torch.distributed.tensor._api": (_api, ["_shard_tensor"]),
+    "torch.distributed.tensor._random": (_random, ["manual_seed"]),
+    "torch.distributed.tensor._utils": (experimental, ["ExplicitRedistributionContext"]),
+    "torch.distributed.tensor.parallel": (parallel, ["loss_parallel"]),
+    "torch.distributed.tensor.debug": (debug, ["CommDebugMode"]),
+    "torch.distributed.tensor.experimental": (experimental, ["implicit_replication", "register_sharding"]),
+    "torch.distributed.fsdp": (fsdp, fsdp.__all__),
 }
-_HINTS = {
-    "context_parallel": "tensors cut along the sequence go through attention as they are",
-    "register_sharding": "tegula.register_sharding takes a rule as text: docs/rules.md",
-    "visualize_sharding": "print(x) says the spec; tegula.to_string(x) the values, too",
+# Those that are refused, with a hint.
+_REFUSED = {
+    "torch.distributed.tensor.experimental": {
+        "context_parallel": "tensors cut along the sequence go through attention as they are",
+    },
 }
 _patched = False
 
 
-def _refusal(module, name):
+def _refusal(module, name, hint):
     def refused(*args, **kwargs):
-        hint = _HINTS.get(name, "docs/from-pytorch.md lists what there is")
         raise _tegula.UsageError(f"tegula: {module}.{name} is not there under tegula.patch()\n  hint    {hint}")
 
     refused.__name__ = refused.__qualname__ = name
     return refused
+
+
+def _replacements():
+    """[(PyTorch's, ours)]"""
+    found = []
+    for path, (ours, names) in _OURS.items():
+        theirs = importlib.import_module(path)
+        found += [(getattr(theirs, name), getattr(ours, name)) for name in names if hasattr(theirs, name)]
+    for path, hints in _REFUSED.items():
+        theirs = importlib.import_module(path)
+        found += [(getattr(theirs, name), _refusal(path, name, hint)) for name, hint in hints.items() if hasattr(theirs, name)]
+    return found
+
+
+def _replace(replacements):
+    ours_for = {id(theirs): ours for theirs, ours in replacements}
+    for path, module in list(sys.modules.items()):
+        if path.startswith("torch.distributed") and module is not None:
+            for name, value in list(vars(module).items()):
+                if id(value) in ours_for:
+                    setattr(module, name, ours_for[id(value)])
+
+
+def _make_worlds_with_meshes():
+    """All ranks make a mesh of PyTorch's together; so that is when the world can be made."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    make = DeviceMesh.__init__
+
+    @functools.wraps(make)
+    def __init__(self, *args, **kwargs):
+        _ranks.ensure_process_group()
+        make(self, *args, **kwargs)
+        _ranks.ensure_world()
+
+    DeviceMesh.__init__ = __init__
+
+
+class _PatchOnArrival:
+    """Unpickled, it calls tegula.patch(): in a process that is being started, before it imports the program."""
+
+    def __reduce__(self):
+        return exec, (f"import sys; sys.path = {sys.path!r}; import tegula; tegula.patch()",)
+
+
+def _patch_started_processes():
+    prepare = multiprocessing.spawn.get_preparation_data
+
+    def get_preparation_data(name):
+        return {"tegula": _PatchOnArrival(), **prepare(name)}
+
+    multiprocessing.spawn.get_preparation_data = get_preparation_data
 
 
 def patch():
@@ -40,16 +99,12 @@ def patch():
     global _patched
     if _patched:
         return
-    modules = {path: importlib.import_module(path) for path in _MODULES}  # all of them, while they are what they were
-    fsdp = importlib.import_module("torch.distributed.fsdp")
-    for path, ours in _MODULES.items():
-        theirs = modules[path]
-        for name in getattr(theirs, "__all__", ours.__all__):
-            setattr(theirs, name, getattr(ours, name, None) or _refusal(path, name))
-        for name in ours.__all__:
-            setattr(theirs, name, getattr(ours, name))
-    for name in our_fsdp.__all__:
-        setattr(fsdp, name, getattr(our_fsdp, name))
-    for name in device_mesh.__all__:
-        setattr(torch.distributed, name, getattr(device_mesh, name))
+    replacements = _replacements()
+    # PyTorch's compiler registers operators with it; our tensors do not ask it.
+    _api.DTensor._op_dispatcher = next(theirs for theirs, ours in replacements if ours is _api.DTensor)._op_dispatcher
+    _replace(replacements)
+    _values.speak_pytorch()
+    _tensor_methods.save_tiles(_saved.reduced)
+    _make_worlds_with_meshes()
+    _patch_started_processes()
     _patched = True

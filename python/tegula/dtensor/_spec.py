@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 import torch
 
-from .. import _tegula
-
 
 class TensorMeta(NamedTuple):
     shape: torch.Size
@@ -18,11 +16,6 @@ class DTensorSpec:
 
     def __init__(self, mesh, placements, tensor_meta=None):
         self.mesh, self.placements, self.tensor_meta = mesh, tuple(placements), tensor_meta
-
-    @classmethod
-    def of(cls, tensor):
-        meta = TensorMeta(tensor.shape, tensor.stride(), tensor.dtype)
-        return cls(_tegula.mesh(tensor), _tegula.placements(tensor), meta)
 
     @property
     def device_mesh(self):

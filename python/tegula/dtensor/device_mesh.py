@@ -1,14 +1,11 @@
 """The names of torch.distributed.device_mesh."""
 
-import os
-import socket
-import uuid
-
 import torch
 
 from .. import _world
 from .._tegula import DeviceMesh as _DeviceMesh
 from .._tegula import UsageError
+from ._ranks import ensure_world
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -27,41 +24,6 @@ def _refuse_backends(backend_override):
     if backend_override is not None:
         raise UsageError("tegula: backend_override names backends of torch.distributed\n"
                          "  hint    tegula.init(backend=...) chooses one for all axes")
-
-
-def ensure_world():
-    """Makes the world of the ranks that torch.distributed has, or that the launcher started.
-
-    PyTorch's meshes set torch.distributed up where a launcher has said how; so does this, for programs that ask it
-    for their rank.
-    """
-    if _world.is_initialized():
-        return
-    if not torch.distributed.is_initialized() and {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
-        torch.distributed.init_process_group("gloo")
-    if torch.distributed.is_initialized() and not {"TEGULA_RANK", "TORCHELASTIC_RUN_ID"} & set(os.environ):
-        with _place_in_environment():
-            _world.init()
-    else:
-        _world.init()
-
-
-class _place_in_environment:
-    """The environment that a launcher would have made for the ranks of torch.distributed's world."""
-
-    def __enter__(self):
-        ranks = torch.distributed.get_world_size()
-        said = [None] * ranks
-        torch.distributed.all_gather_object(said, (socket.gethostname(), uuid.uuid4().hex))
-        rank, here = torch.distributed.get_rank(), socket.gethostname()
-        of_host = [r for r in range(ranks) if said[r][0] == here]
-        self.place = {"TEGULA_RANK": rank, "TEGULA_WORLD_SIZE": ranks, "TEGULA_LOCAL_RANK": of_host.index(rank),
-                      "TEGULA_LOCAL_WORLD_SIZE": len(of_host), "TEGULA_JOB": said[0][1]}
-        os.environ.update({name: str(value) for name, value in self.place.items()})
-
-    def __exit__(self, *_):
-        for name in self.place:
-            os.environ.pop(name)
 
 
 class _DeviceMeshType(type):
@@ -89,5 +51,3 @@ class DeviceMesh(metaclass=_DeviceMeshType):
         return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names)
 
     _concatenate = staticmethod(_DeviceMesh.concatenate)
-
-

@@ -1,14 +1,50 @@
 """The names of torch.distributed.tensor.experimental that are here, too."""
 
 import functools
+import threading
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .. import _tegula, _tensors
-from .._tegula import UsageError, implicit_replication, is_dtensor
+from .. import _rules, _tegula, _tensors
+from .._tegula import UsageError, implicit_replication, is_dtensor, strict_mode
+from ._values import our_placement, shown_spec
 
-__all__ = ["implicit_replication", "local_map"]
+__all__ = ["ExplicitRedistributionContext", "implicit_replication", "local_map", "register_sharding"]
+
+
+class ExplicitRedistributionContext:
+    """While it is entered, an op that would move data unasked is a UsageError: tegula.strict_mode().
+
+    enable=False: not so, inside of one that is entered. strict: movements that send nothing are refused there; here
+    they are no movements.
+    """
+
+    _of_thread = threading.local()
+
+    def __init__(self, enable=True, strict=False, mode="raise"):
+        if mode != "raise":
+            raise UsageError(f"tegula: movements of data are refused or made, not warned of\n  mode    {mode}\n"
+                             "  hint    tegula.CommLog lists them, with their reasons")
+        self._enable = enable
+
+    def __enter__(self):
+        active = self._of_thread.__dict__.setdefault("active", [])  # a switch, or None where it is off
+        if active and active[-1] is not None:
+            active[-1].__exit__(None, None, None)
+        active.append(strict_mode() if self._enable else None)
+        if active[-1] is not None:
+            active[-1].__enter__()
+        return self
+
+    def __exit__(self, *error):
+        active = self._of_thread.active
+        last = active.pop()
+        if last is not None:
+            last.__exit__(None, None, None)
+        if active and active[-1] is not None:
+            active[-1] = strict_mode()
+            active[-1].__enter__()
 
 
 def local_map(func=None, out_placements=None, in_placements=None, in_grad_placements=None, device_mesh=None, *,
@@ -69,3 +105,52 @@ def _tile(value, mesh, asked, grad_placements, may_move):
                                  "  hint    set redistribute_inputs=True")
             value = _tensors.redistribute(value, mesh, asked)
     return _tensors.to_local(value, None if grad_placements is None else list(grad_placements))
+
+
+def register_sharding(op):
+    """Decorates a function that says how an operator, or each of several, may be carried out on the tiles.
+
+    The function gets the operator's arguments, with the spec of each distributed tensor in its place, and gives
+    a list of (placements of results, placements of arguments or None), about one axis of a mesh. Along each axis the
+    way that moves least is taken. A rule as text says more: tegula.register_sharding.
+    """
+    ops = op if isinstance(op, (list, tuple)) else [op]
+
+    def register(function):
+        for one in ops:
+            _rules.register_decomposition(one, functools.partial(_carry_out, one, function))
+        return function
+
+    return register
+
+
+def _carry_out(op, function, *args):
+    tensors = [value for value in args if _is_distributed(value)]
+    mesh = _tegula.mesh(tensors[0])
+    ways = [([our_placement(p) for p in results], [p if p is None else our_placement(p) for p in wanted])
+            for results, wanted in function(*(shown_spec(value) if _is_distributed(value) else value for value in args))]
+    if any(_tegula.mesh(tensor) != mesh for tensor in tensors) or not ways:
+        raise UsageError(f"tegula: there is no way to carry out {op.name()} on the tiles\n"
+                         "  hint    register_sharding's function lists ways, one at least; arguments are on one mesh")
+    chosen = [min(ways, key=functools.partial(_moved, args, axis)) for axis in range(mesh.ndim)]
+    tiles = [_tensors.to_local(_tensors.redistribute(value, mesh, [wanted[place] for _, wanted in chosen]))
+             if _is_distributed(value) else value for place, value in enumerate(args)]
+    whole = op(*(torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+                 if isinstance(value, torch.Tensor) else value for value in args))
+    results = op(*tiles)
+    is_one = isinstance(results, torch.Tensor)
+    made = [_tensors.from_local(result, mesh, [placed[place] for placed, _ in chosen], list(like.shape),
+                                list(like.stride()), run_check=False)
+            for place, (result, like) in enumerate(zip([results] if is_one else results, [whole] if is_one else whole))]
+    return made[0] if is_one else tuple(made)
+
+
+def _moved(args, axis, way):
+    """How many elements a way moves along an axis; what cuts a replica moves none."""
+    _, wanted = way
+    moved = 0
+    for value, placement in zip(args, wanted):
+        if _is_distributed(value) and placement is not None:
+            held = _tegula.placements(value)[axis]
+            moved += 0 if held == placement or held.is_replicate() and placement.is_shard() else value.numel()
+    return moved

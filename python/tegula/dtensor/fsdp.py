@@ -1,161 +1,223 @@
 """The names of torch.distributed.fsdp that belong to fully_shard.
 
-There each rank calls the model with its own plain samples, computes its own loss, and gradients are averaged over
-ranks. So the outermost sharded module takes plain tensors as this rank's rows of one batch, gives plain ones, and
-divides gradients by the number of ranks. Distributed tensors pass as they are, and then a loss is that of all samples.
+Each rank calls the model with its own plain samples and computes its own loss; gradients are averaged over ranks.
+tegula.fully_shard does the same for distributed samples, and without hooks.
 """
 
-import threading
+import dataclasses
 
 import torch
 
-from .. import _modules, _tegula, _tensors, _world
-from .._tegula import Replicate, Shard, UsageError, is_dtensor
-from .device_mesh import ensure_world, init_device_mesh
+from .. import _tegula, _tensors, _world
+from .._tegula import Replicate, Shard, UsageError
+from ._ranks import ensure_world
+from ._unsharded import KeepNames, ParameterGroup
+from ._values import our_mesh, our_placement
 
-__all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "fully_shard"]
+__all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",
+           "register_fsdp_forward_method"]
 
 
+@dataclasses.dataclass(frozen=True)
 class MixedPrecisionPolicy:
-    def __init__(self, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_forward_inputs=True):
-        self.param_dtype, self.reduce_dtype, self.output_dtype = param_dtype, reduce_dtype, output_dtype
-        self.cast_forward_inputs = cast_forward_inputs
+    """param_dtype: of gathered parameters; reduce_dtype: that gradients travel in; output_dtype: of what forward gives."""
+
+    param_dtype: torch.dtype = None
+    reduce_dtype: torch.dtype = None
+    output_dtype: torch.dtype = None
+    cast_forward_inputs: bool = True
 
 
+@dataclasses.dataclass
 class OffloadPolicy:
-    pass
+    """Parameters stay where they are."""
 
 
+@dataclasses.dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    def __init__(self, pin_memory=True):
-        self.pin_memory = pin_memory
+    """Parameters rest on the CPU, where they are."""
 
-
-def _refuse(what, hint):
-    raise UsageError(f"tegula: fully_shard does not take {what}\n  hint    {hint}")
+    pin_memory: bool = True
 
 
 def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placement_fn=None, mp_policy=None,
                 offload_policy=None, ignored_params=None):
     """Cuts the module's parameters along dim 0 over the mesh; of two axes the first has replicas. Returns the module.
 
-    A module inside that is sharded already keeps its own say. reshard_after_forward=False keeps parameters whole
-    between uses, until they are written.
+    A module inside that is sharded already keeps its own say. reshard_after_forward=False keeps gathered parameters
+    until backward. shard_placement_fn(parameter) says another Shard. A parameter that a plan has cut over another axis
+    of the same mesh is cut further.
     """
     if isinstance(module, (list, tuple)):
         return [fully_shard(one, mesh=mesh, reshard_after_forward=reshard_after_forward, mp_policy=mp_policy,
-                            shard_placement_fn=shard_placement_fn) for one in module]
-    if mp_policy is not None and (mp_policy.param_dtype or mp_policy.output_dtype):
-        _refuse("another dtype for parameters", "with torch.autocast(\"cpu\", torch.bfloat16): the cast weights travel")
-    if offload_policy is not None and type(offload_policy) is not OffloadPolicy:
-        _refuse("an offload policy", "parameters are on the CPU")
-    if ignored_params:
-        _refuse("ignored parameters", "all of a module's parameters are distributed")
+                            shard_placement_fn=shard_placement_fn, ignored_params=ignored_params) for one in module]
     if mesh is None:
         ensure_world()
-        mesh = init_device_mesh("cpu", (_world.size(),), mesh_dim_names=("dp",))
-    if shard_placement_fn is not None:
-        _refuse("a function for placements", "tegula.fully_shard(module, mesh, roles=...) cuts other dims")
-    wire = mp_policy.reduce_dtype if mp_policy is not None else None
-    _modules.fully_shard(module, mesh, level=2 if reshard_after_forward is False else 3, wire=wire)
-    if not isinstance(module, FSDPModule):
-        module.__class__ = type(f"FSDP{type(module).__name__}", (FSDPModule, type(module)), {})
-        module.register_forward_pre_hook(_take, with_kwargs=True)
-        module.register_forward_hook(_give, always_call=True)  # after an error, too
-    module._sharded_over = mesh
+        mesh = _world.init_device_mesh("cpu", (_world.size(),), mesh_dim_names=("fsdp",))
+    mesh = our_mesh(mesh)
+    group = ParameterGroup(mesh, mp_policy or MixedPrecisionPolicy(), keeps_whole=reshard_after_forward is False)
+    _collect(module, group, {id(parameter) for parameter in ignored_params or ()})
+    _cut(group, shard_placement_fn or (lambda parameter: None))
+    module.__class__ = type(f"FSDP{type(module).__name__}", (FSDPModule, type(module)), {})
+    module._fsdp_group = group
+    module.register_forward_pre_hook(_before_forward, prepend=True, with_kwargs=True)
+    module.register_forward_hook(_after_forward, always_call=True)  # after an error, too
     return module
 
 
-class _Scaled(torch.autograd.Function):
-    """The identity; gradients are multiplied."""
+def _collect(module, group, ignored):
+    if isinstance(module, FSDPModule):
+        raise UsageError("tegula: a module is fully sharded already\n"
+                         f"  module  {type(module).__name__}\n  hint    call fully_shard once, blocks first")
 
-    @staticmethod
-    def forward(context, tensor, factor):
-        context.factor = factor
-        return tensor.view_as(tensor)
+    def visit(part):
+        for name, parameter in part.named_parameters(recurse=False, remove_duplicate=False):
+            if id(parameter) not in ignored:
+                group.add(parameter, part, name)
+        for child in part.children():
+            if not isinstance(child, FSDPModule):
+                visit(child)
 
-    @staticmethod
-    def backward(context, grad):
-        return grad * context.factor, None
+    visit(module)
+
+
+def _cut(group, placement_of):
+    """Cuts the group's parameters in place, those of one dim together."""
+    by_dim = {}
+    for sharded in group.parameters.values():
+        placement = placement_of(sharded.parameter)
+        dim = 0 if placement is None else our_placement(placement).dim
+        by_dim.setdefault(dim, []).append(sharded)
+        _bring_to_the_mesh_of_both(sharded, group.mesh)
+    for dim, members in sorted(by_dim.items()):
+        standing = [("", str(number), sharded.parameter, "parameter") for number, sharded in enumerate(members)]
+        role = [Replicate()] * (group.mesh.ndim - 1) + [Shard(dim)]
+        _tegula.fully_shard_members(standing, group.mesh, [role] * 3, "even", 1, 0, "async", None, False)
+
+
+def _bring_to_the_mesh_of_both(sharded, mesh):
+    """A parameter that a plan has cut on a slice lies on the slice with the axes of the data besides, in place."""
+    if sharded.planned is None:
+        return
+    planned, placements = sharded.planned
+    if planned.root != mesh.root or set(planned.names) & set(mesh.names):
+        raise UsageError("tegula: a plan and fully_shard need different axes of one mesh\n"
+                         f"  plan    {planned}\n  mesh    {mesh}\n"
+                         '  hint    one init_device_mesh, then mesh["tp"] and mesh["dp"]')
+    own = dict(zip(planned.names, placements))
+    both = mesh.root[[name for name in mesh.root.names if name in planned.names or name in mesh.names]]
+    sharded.parameter.data = _tensors.redistribute(
+        sharded.parameter.detach(), both, [own.get(name, Replicate()) for name in both.names])
 
 
 def _each(value, change):
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, dict):
-        return {key: _each(one, change) for key, one in value.items()}
+        return {key: _each(one, change) for key, one in value.items()} if type(value) is dict else value
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_each(one, change) for one in value))
-    if isinstance(value, (list, tuple)):
+    if type(value) in (list, tuple):
         return type(value)(_each(one, change) for one in value)
     return value
 
 
-_of_thread = threading.local()
+def _cast(dtype):
+    return lambda tensor: tensor.to(dtype) if tensor.is_floating_point() and tensor.dtype != dtype else tensor
 
 
-def _running():
-    """The sharded modules whose forward runs on this thread, the outermost first: (module, it took plain tensors)."""
-    if not hasattr(_of_thread, "running"):
-        _of_thread.running = []
-    return _of_thread.running
-
-
-def _rows(mesh):
-    return [Shard(0)] * mesh.ndim
-
-
-def _take(module, args, kwargs):
-    mesh = module._sharded_over
-    took = []
-
-    def distributed(tensor):
-        if is_dtensor(tensor) or _running():
-            return tensor
-        took.append(True)
-        rows = _rows(mesh) if tensor.dim() > 0 else [Replicate()] * mesh.ndim
-        return _tensors.from_local(tensor, mesh, rows)
-
-    args, kwargs = _each(args, distributed), _each(kwargs, distributed)
-    _running().append((module, bool(took)))
+def _before_forward(module, args, kwargs):
+    group = module._fsdp_group
+    group.gather()
+    group.depth += 1
+    if torch.is_grad_enabled() and not group.keeps_whole:
+        names = KeepNames(group)
+        names.__enter__()
+        module.__dict__.setdefault("_fsdp_entered", []).append(names)
+    if group.policy.param_dtype is not None and group.policy.cast_forward_inputs:
+        args, kwargs = _each(args, _cast(group.policy.param_dtype)), _each(kwargs, _cast(group.policy.param_dtype))
     return args, kwargs
 
 
-def _give(module, args, output):
-    running = _running()
-    if not running or running[-1][0] is not module:
-        return output  # it did not get as far as that
-    _, took_plain = running.pop()
-    if not took_plain:
-        return output
-    mesh = module._sharded_over
+def _after_forward(module, args, output):
+    entered = module.__dict__.get("_fsdp_entered")
+    if entered:
+        entered.pop().__exit__(None, None, None)
+    group = module._fsdp_group
+    group.depth = max(group.depth - 1, 0)
+    if group.depth == 0:
+        group.put_back()
+    return output if group.policy.output_dtype is None else _each(output, _cast(group.policy.output_dtype))
 
-    def local(tensor):
-        if not is_dtensor(tensor):
-            return tensor
-        if tensor.dim() == 0:
-            return _tensors.full_tensor(tensor)
-        placed = _tensors.redistribute(tensor, mesh, _rows(mesh))
-        return _Scaled.apply(_tensors.to_local(placed), 1.0 / mesh.size())
 
-    return _each(output, local)
+class UnshardHandle:
+    """What unshard(async_op=True) gives."""
+
+    def wait(self):
+        """Nothing to wait for: what is gathered is waited for when it is used."""
 
 
 class FSDPModule:
     """What fully_shard makes of a module's class."""
 
+    def _fsdp_groups(self, recurse):
+        return [part._fsdp_group for part in (self.modules() if recurse else [self]) if isinstance(part, FSDPModule)]
+
     def set_requires_gradient_sync(self, requires_gradient_sync, *, recurse=True):
-        """While off, backward passes leave gradients owed; the first pass after that pays for all of them."""
-        word = "async" if requires_gradient_sync else "hold"
-        over = ", ".join(f"{word} over {axis}" for axis in self._sharded_over.mesh_dim_names)
-        for parameter in self.parameters(recurse=recurse):
-            _tegula.set_gradient_policy(parameter, f"{over}, else now", True)
+        """While off, backward passes keep gradients; the first pass after that reduces all of them."""
+        for group in self._fsdp_groups(recurse):
+            group.reduces = requires_gradient_sync
+
+    def set_requires_all_reduce(self, requires_all_reduce, *, recurse=True):
+        """As set_requires_gradient_sync, of modules with replicas."""
+        for group in self._fsdp_groups(recurse):
+            if group.mesh.ndim > 1:
+                group.reduces = requires_all_reduce
+
+    def set_reshard_after_forward(self, reshard_after_forward, recurse=True):
+        """False: gathered parameters are kept until backward."""
+        for group in self._fsdp_groups(recurse):
+            group.keeps_whole = not reshard_after_forward
+
+    def set_gradient_divide_factor(self, factor):
+        """What the sum of the ranks' gradients is divided by, instead of their number."""
+        self._fsdp_group.divisor = factor
 
     def set_is_last_backward(self, is_last_backward):
-        pass
+        """Nothing to do: a pass does not wait for the next one."""
+
+    def set_reshard_after_backward(self, reshard_after_backward, *, recurse=True):
+        """Nothing to do: what is gathered for backward goes when its gradient is there."""
+
+    def set_modules_to_forward_prefetch(self, modules):
+        """Nothing to do: parameters are gathered when their module's forward begins."""
+
+    def set_modules_to_backward_prefetch(self, modules):
+        """Nothing to do: parameters are gathered when backward uses them."""
 
     def unshard(self, async_op=False):
-        """Nothing to do: parameters are gathered when they are used."""
+        """Gathers the module's own parameters now; they stay until reshard() or the end of its forward."""
+        self._fsdp_group.gather()
+        return UnshardHandle() if async_op else None
 
     def reshard(self):
-        """Nothing to do: parameters are cut at rest."""
+        """Lets go of what unshard() has gathered."""
+        self._fsdp_group.put_back()
+
+
+def register_fsdp_forward_method(module, method_name):
+    """Makes another method of a fully sharded module gather parameters as its forward does."""
+    if not isinstance(module, FSDPModule):
+        return
+    method = getattr(module, method_name)
+
+    def wrapped(*args, **kwargs):
+        args, kwargs = _before_forward(module, args, kwargs)
+        output = None
+        try:
+            output = method(*args, **kwargs)
+        finally:
+            output = _after_forward(module, args, output)
+        return output
+
+    setattr(module, method_name, wrapped)
