@@ -36,9 +36,11 @@ configure:
 build: configure
 	@cmake --build $(BUILD)
 
-# Compiles the library anew, in build/pip, as `pip install .` does.
+# Of what is compiled in $(BUILD); `pip install .` compiles the library anew, in build/pip.
 wheel: configure
-	@build/venv/bin/python -m pip wheel --no-deps -w build/wheel .
+	@cmake --build $(BUILD) --target tegula_core tegula tegula_testing tegula_cli _tegula
+	@build/venv/bin/python -m pip wheel --no-deps -w build/wheel -C build-dir=build/wheel-files -C build.targets=all \
+	  -C cmake.define.TEGULA_PREBUILT=$(CURDIR)/$(BUILD) .
 
 demo:
 	@scripts/demo $(PRESET)
@@ -48,6 +50,7 @@ test: build
 
 test-all: build
 	@scripts/setup core fuzz
+	@scripts/setup $(PRESET) models
 	@$(CTEST)
 
 test-versions:

@@ -36,6 +36,9 @@ std::vector<Measurement> run_io();
 // Operators along cut dims, between two ranks, beside the same on the whole.
 std::vector<Measurement> run_ops();
 
+// Ops, optimizers and models from Python: bench/peers/python.py, which measures plain tensors, too.
+std::vector<Measurement> run_python();
+
 // Redistributions between two ranks, beside the bare collectives.
 std::vector<Measurement> run_redistribute();
 

@@ -32,6 +32,7 @@ const std::map<std::string, Run> kGroups = {
     {"io", whole(tegula::bench::run_io)},
     {"ops", whole(tegula::bench::run_ops)},
     {"plan", whole(tegula::bench::run_plan)},
+    {"python", whole(tegula::bench::run_python)},
     {"redistribute", whole(tegula::bench::run_redistribute)},
     {"serve", whole(tegula::bench::run_serve)},
     {"train", tegula::bench::run_train},
@@ -52,7 +53,8 @@ int run(int argc, char** argv) {
   std::string json;
   bool peer = false;
   app.add_option("group", group,
-                 "core, comm, dispatch, io, ops, plan, redistribute, serve, train, or all (default)");
+                 "core, comm, dispatch, io, ops, plan, python, redistribute, serve, train, or all "
+                 "(default)");
   app.add_flag("--peer", peer, "Measure the same work with the peers, in the same run");
   app.add_option("--json", json, "Write one JSON line per measurement to this file");
   Selection selection;

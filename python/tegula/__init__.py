@@ -23,7 +23,7 @@ if _torch.__version__.split("+")[0] != _built_for.TORCH:
                       "libraries do not fit\n  hint    install that torch, or build tegula anew: pip install "
                       "--no-build-isolation --force-reinstall --no-deps <its source>")
 
-from . import _checkpointable, _tegula, _tensor_methods
+from . import _checkpointable, _compilers, _tegula, _tensor_methods
 from ._tegula import (
     CommError, DeviceMesh, Error, Group, InternalError, MaskPartial, Partial, Pending, Replicate, Shard, Style,
     StyledParameter, UsageError, World, build_distributed, gradient_policy, implicit_replication, is_dtensor, keep_gathered,

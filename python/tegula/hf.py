@@ -10,6 +10,9 @@
 
 All of the model becomes distributed; the plan says which parameters are cut, propagation does the rest. What a plan
 says of activations (gathering, splitting, reducing) needs no saying here.
+
+Every rank runs the same program on the same batches: accelerate and the Trainer work where they see one process, as
+they do under `tegula run`. Of a model with adapters of peft, call parallelize on the whole (get_peft_model first).
 """
 
 import copy
@@ -18,10 +21,10 @@ import functools
 
 import torch
 
-from . import _modules, _tensors
+from . import _modules, _tegula, _tensors
 from ._tegula import Replicate, Shard, Style, UsageError, implicit_replication, is_dtensor
 
-__all__ = ["Report", "parallelize", "plan_of", "styles"]
+__all__ = ["Report", "parallelize", "plan_of", "styles", "take_plain_tensors"]
 
 
 def _packed(dim_from_end):
@@ -72,8 +75,17 @@ _ABOUT_ACTIVATIONS = {"gather", "all_reduce", "moe_tp_experts", "moe_identity_ex
                       "mla_kv_a_proj", "local", "local_params"}
 
 
+def _without_adapters(model):
+    """The model of transformers, which one of peft has in it."""
+    return model.get_base_model() if hasattr(model, "peft_config") and hasattr(model, "get_base_model") else model
+
+
 def plan_of(model):
     """The plan that a model brings along: {pattern: name of a style}. UsageError if there is none."""
+    base = _without_adapters(model)
+    if base is not model:
+        place = next(name for name, module in model.named_modules() if module is base)
+        return {f"{place}.{pattern}": style for pattern, style in plan_of(base).items()}
     plan = dict(getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None) or {})
     if not plan:
         base = getattr(model.config, "base_model_tp_plan", None) or {}
@@ -106,13 +118,27 @@ def _as_styles(plan):
                          f"  hint    these are: {', '.join(sorted(known))}")
     # Those that only speak of activations come first: of the patterns that match a parameter the last one counts.
     ordered = sorted(plan.items(), key=lambda item: item[1] not in _ABOUT_ACTIVATIONS)
-    return [(pattern, known[style] if isinstance(style, str) else style) for pattern, style in ordered]
+    pairs = [(pattern, known[style] if isinstance(style, str) else style) for pattern, style in ordered]
+    return pairs + [(f"{pattern}.{_INNER_SIDE[style.name]}", _modules.Replicated()) for pattern, style in pairs
+                    if style.name in _INNER_SIDE]
+
+
+# LoRA's two factors stand where their layer stood: the one that meets its cut side is cut as the layer is.
+_INNER_SIDE = {"colwise": "lora_A", "rowwise": "lora_B"}
 
 
 def _stands_for(pattern, name):
-    """Whether a pattern names the parameter or a module that it is in."""
+    """Whether a pattern names the parameter or a module that it is in; ** stands for any number of parts."""
     parts, own = pattern.split("."), name.split(".")
-    return len(own) >= len(parts) and all(map(fnmatch.fnmatchcase, own, parts))
+
+    def fits(part, place):
+        if part == len(parts):
+            return True
+        if parts[part] == "**":
+            return any(fits(part + 1, later) for later in range(place, len(own) + 1))
+        return place < len(own) and fnmatch.fnmatchcase(own[place], parts[part]) and fits(part + 1, place + 1)
+
+    return fits(0, 0)
 
 
 def _usable(pairs, model):
@@ -129,7 +155,8 @@ def _usable(pairs, model):
         matching.update(places)
         deciding.update(places[-1:])
     return ([pair for k, pair in enumerate(pairs) if k in deciding],
-            [pattern for k, (pattern, _) in enumerate(pairs) if k not in matching])
+            [pattern for k, (pattern, _) in enumerate(pairs)
+             if k not in matching and not pattern.endswith(tuple(_INNER_SIDE.values()))])
 
 
 def _plain(value):
@@ -148,29 +175,88 @@ def _outputs(outputs):
     return type(outputs)(map(_plain, outputs)) if type(outputs) in (tuple, list) else outputs
 
 
-def _wrap_forward(model):
-    forward = model.forward
+class _OnPlainTensors:
+    """The forward of a distributed model, on plain tensors. A copy of the model gets one of its own."""
 
-    @functools.wraps(forward)
-    def on_plain_tensors(*args, **kwargs):
+    def __init__(self, model):
+        functools.update_wrapper(self, model.forward)
+        self.model, self.forward = model, model.forward
+
+    def __call__(self, *args, **kwargs):
+        if torch.is_grad_enabled():
+            _adopt_new_parameters(self.model)
         with implicit_replication():
-            return _outputs(forward(*args, **kwargs))
+            return _outputs(self.forward(*args, **kwargs))
 
-    model.forward = on_plain_tensors
+
+def take_plain_tensors(model):
+    """From now on the distributed model takes plain tensors, the same on all ranks, and gives plain tensors."""
+    model = _without_adapters(model)
+    model.forward = _OnPlainTensors(model)
+
+
+def _adopt_new_parameters(model):
+    """What has been added since and learns (adapters) becomes distributed, too: replicated."""
+    if any(p.requires_grad and not is_dtensor(p) for p in model.parameters()):
+        _modules.distribute_module(model, _mesh_of(model), src_data_rank=None)
+
+
+def _mesh_of(model):
+    return _tensors.mesh(next(p for p in model.parameters() if is_dtensor(p))).root
+
+
+class _SavedByOneRank:
+    """The save_pretrained of a distributed model: all ranks call it, parameters are gathered, one rank writes."""
+
+    def __init__(self, model):
+        functools.update_wrapper(self, model.save_pretrained)
+        self.model, self.save = model, model.save_pretrained
+
+    def __call__(self, save_directory, *, state_dict=None, is_main_process=True, **options):
+        mesh = _mesh_of(self.model)
+        world, ranks = _tegula.world_of_mesh(mesh), list(mesh.ranks)
+        values = _gathered(self.model.state_dict(keep_vars=True) if state_dict is None else state_dict,
+                           keep=world.rank == ranks[0])
+        error = None
+        try:
+            if world.rank == ranks[0] and is_main_process:
+                self.save(save_directory, state_dict=values, is_main_process=True, **options)
+        except Exception as met:
+            error = met
+        failed = world.group(ranks, "").all_reduce(torch.tensor([error is not None], dtype=torch.int32), "max").item()
+        if error is not None:
+            raise error
+        if failed:
+            raise UsageError("tegula: the model could not be saved\n"
+                             f"  folder  {save_directory}\n  hint    rank {ranks[0]} says why")
+
+
+@torch.no_grad()
+def _gathered(state, keep):
+    """The values, plain, one by one; ranks that do not keep them let each go. Tied ones stay one."""
+    found = {}
+    for name, value in state.items():
+        if id(value) not in found:
+            plain = _plain(value)
+            found[id(value)] = plain if keep else None
+    return {name: found[id(value)] for name, value in state.items()}
 
 
 def parallelize(model, mesh, plan=None, prove=None):
     """Distributes a model over the one axis of the mesh by its own plan, or by the one given.
 
-    Afterwards it takes plain tensors, the same on all ranks, and gives plain tensors. prove: keyword arguments of one
-    call; the model is run with them before and after, forward and backward, and a UsageError says what differs.
-    Returns a Report. All ranks call it with the same model.
+    Afterwards it takes plain tensors, the same on all ranks, and gives plain tensors; save_pretrained, which all ranks
+    call, writes one set of files. prove: keyword arguments of one call; the model is run with them before and after,
+    forward and backward, and a UsageError says what differs. Returns a Report. All ranks call it with the same model.
     """
     pairs, unmatched = _usable(_as_styles(plan_of(model) if plan is None else plan), model)
     table = _modules.explain(pairs, model, mesh)
     expected = None if prove is None else _one_run(copy.deepcopy(model), prove)
     _modules.parallelize_module(model, mesh, pairs, src_data_rank=None)
-    _wrap_forward(model)
+    take_plain_tensors(model)
+    for one in {model, _without_adapters(model)}:
+        if hasattr(one, "save_pretrained"):
+            one.save_pretrained = _SavedByOneRank(one)
     if prove is not None:
         _compare(_one_run(model, prove), expected)
         model.zero_grad()

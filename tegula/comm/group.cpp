@@ -98,6 +98,7 @@ auto run_now(GroupState& group, Kind kind, Make make) {
   const std::shared_ptr<comm::LogLine> line =
       comm::noted(group, prepared.call, bytes_sent_by(prepared));
   const comm::LogTime time(line);
+  const Profiled event([&] { return comm::profiled_name(group, prepared.call); });
   comm::Engine& engine = thread.engine();
   const std::unique_lock<std::mutex> lock = engine.worker().lock_when_idle();
   engine.compare_agreed(prepared.call);
@@ -112,6 +113,7 @@ std::shared_ptr<comm::PendingState> run_async(GroupState& group, Kind kind, Make
   auto prepared = ready_collective(group, kind, make);
   auto flight = std::make_shared<const comm::Flight>(group, prepared.call);
   pending->line = comm::noted(group, prepared.call, bytes_sent_by(prepared));
+  const Profiled event([&] { return pending->name = comm::profiled_name(group, prepared.call); });
   comm::Engine& engine = thread.engine();
   comm::Worker::Task task = [pending, prepared = std::move(prepared), flight = std::move(flight),
                              &engine]() -> comm::Worker::Announcement {

@@ -22,6 +22,10 @@ std::shared_ptr<LogLine> noted(const GroupState& group, const Call& call, std::i
   return group.log_book->write(std::move(entry));
 }
 
+std::string profiled_name(const GroupState& group, const Call& call) {
+  return "tegula::" + call.text() + " over " + group.axis;
+}
+
 Flight::Flight(const GroupState& group, const Call& call) : ring_(group.flights) {
   if (ring_) number_ = ring_->begin(call, group.axis, CommLabel::current());
 }

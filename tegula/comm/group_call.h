@@ -1,5 +1,6 @@
 // What every call on a group has: the party that makes it, a line in the logs that stand, a place
-// in the flight recorder and, if it does not end at once, a state that is waited for.
+// in the flight recorder, a name in torch's profiler and, if it does not end at once, a state that is
+// waited for.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,9 +10,11 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "tegula/bridge/profiled.h"
 #include "tegula/comm/group_state.h"
 #include "tegula/comm/log_book.h"
 #include "tegula/comm/prepared_call.h"
@@ -25,6 +28,7 @@ struct PendingState {
   std::exception_ptr error;
   std::vector<at::Tensor> results;
   std::shared_ptr<LogLine> line;  // null: no log stood when the call was started
+  std::string name;               // empty: no profiler was on then
 
   void end(std::vector<at::Tensor> values) {
     finish([&] { results = std::move(values); });
@@ -36,6 +40,7 @@ struct PendingState {
 
   const std::vector<at::Tensor>& wait() {
     const LogTime time(line);
+    const Profiled event([this] { return (name.empty() ? "tegula::call" : name) + ", waiting"; });
     std::unique_lock<std::mutex> lock(mutex);
     ended.wait(lock, [this] { return is_done; });
     if (error) std::rethrow_exception(error);
@@ -63,6 +68,9 @@ Party party_of(GroupState& group);
 
 // Null if no log stands.
 std::shared_ptr<LogLine> noted(const GroupState& group, const Call& call, std::int64_t bytes);
+
+// "tegula::all_reduce(f32[8, 16], sum) over tp"
+std::string profiled_name(const GroupState& group, const Call& call);
 
 // A call in the flight recorder: begun, and ended when this goes.
 class Flight {

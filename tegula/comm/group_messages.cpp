@@ -54,6 +54,7 @@ void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int pee
   const PreparedCall prepared = ready_message(group, kind, tensor, peer, tag);
   const std::shared_ptr<LogLine> line = noted(group, prepared.call, bytes_of(prepared.input));
   const LogTime time(line);
+  const Profiled event([&] { return profiled_name(group, prepared.call); });
   const Flight flight(group, prepared.call);
   group.engine().message_now({prepared.call, peer, prepared.from[0], prepared.input});
   if (kind == Kind::Recv && !prepared.input.is_same(tensor)) tensor.copy_(prepared.input);
@@ -64,6 +65,7 @@ std::shared_ptr<PendingState> message_async(GroupState& group, Kind kind, const 
   const PreparedCall prepared = ready_message(group, kind, tensor, peer, tag);
   auto pending = std::make_shared<PendingState>();
   pending->line = noted(group, prepared.call, bytes_of(prepared.input));
+  const Profiled event([&] { return pending->name = profiled_name(group, prepared.call); });
   const bool copies_back = kind == Kind::Recv && !prepared.input.is_same(tensor);
   Engine::OnEnd on_end =
       [pending, input = prepared.input, tensor, kind, copies_back,
@@ -111,6 +113,7 @@ ShapedMessage shaped_recv(GroupState& group, int from, int tag) {
 
 at::Tensor run_message(GroupState& group, const ShapedMessage& shaped) {
   const LogTime time(shaped.line);
+  const Profiled event([&] { return profiled_name(group, shaped.message.call); });
   const Flight flight(group, shaped.message.call);
   group.engine().message_now(shaped.message);
   return *shaped.tensor;
@@ -119,6 +122,7 @@ at::Tensor run_message(GroupState& group, const ShapedMessage& shaped) {
 std::shared_ptr<PendingState> start_message(GroupState& group, const ShapedMessage& shaped) {
   auto pending = std::make_shared<PendingState>();
   pending->line = shaped.line;
+  const Profiled event([&] { return pending->name = profiled_name(group, shaped.message.call); });
   const Kind kind = shaped.message.call.kind();
   Engine::OnEnd on_end = [pending, kind, tensor = shaped.tensor,
                           flight = std::make_shared<const Flight>(group, shaped.message.call)](

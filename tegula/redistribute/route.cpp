@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "tegula/base/error.h"
+#include "tegula/bridge/profiled.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/plan/redistribute_planner.h"
 #include "tegula/redistribute/carry_out.h"
@@ -32,6 +33,11 @@ void check_wire(at::ScalarType wire, const DTensorSpec& spec) {
                    " cannot be sent as " + std::string(name_of(dtype_of(wire))))
       .fact("spec", to_string(spec))
       .hint("choose a wire type of the same kind: whole, real or complex numbers");
+}
+
+// "tegula::redistribute f32[8, 6] on (tp=2) as [S(0)] to [R]"
+std::string profiled_name(const Plan& plan) {
+  return "tegula::redistribute " + to_string(plan.from) + " to " + to_string(plan.to.placements());
 }
 
 bool fills_its_storage(const at::Tensor& tensor) {
@@ -147,6 +153,7 @@ bool Route::communicates() const {
 at::Tensor Route::run(const at::Tensor& tile) const {
   if (ready_->is_idle()) return tile;
   ready_->check(tile);
+  const Profiled event([this] { return profiled_name(plan()); });
   const at::AutoDispatchBelowADInplaceOrView plain;
   return ready_->run(tile);
 }
@@ -154,6 +161,7 @@ at::Tensor Route::run(const at::Tensor& tile) const {
 AsyncTile Route::start(const at::Tensor& tile) const {
   if (ready_->is_idle() || !ready_->has_call()) return AsyncTile(run(tile));
   ready_->check(tile);
+  const Profiled event([this] { return profiled_name(plan()); });
   const at::AutoDispatchBelowADInplaceOrView plain;
   return AsyncTile(ready_->start(tile), [ready = ready_, tile](const at::Tensor& received) {
     const at::AutoDispatchBelowADInplaceOrView still_plain;

@@ -45,15 +45,22 @@ def wrong_names(root, pages):
 def wrong_programs(root, pages):
     examples = [path.read_text(encoding="utf-8") for path in (root / "examples").rglob("*.cpp")]
     programs = {text[text.index("#include"):].strip() for text in examples if "int main(" in text}
+    scripts = [path.read_text(encoding="utf-8") for path in (root / "examples").rglob("*.py")]
+    scripts = {text[text.index("import"):].strip() for text in scripts}
     for path, text in pages.items():
+        for block in blocks(text, "python"):
+            if "tg.init()" in block and block.strip() not in scripts:
+                yield f"{path.relative_to(root)} shows a program that is no example:\n{block[:300]}..."
         for block in blocks(text, "cpp"):
             if "int main(" in block and block.strip() not in programs:
                 yield f"{path.relative_to(root)} shows a program that is no example:\n{block[:300]}..."
 
 
 def wrong_readme(root, readme):
-    for path in sorted((root / "examples").rglob("*.cpp")):
-        if "int main(" in path.read_text(encoding="utf-8") and str(path.relative_to(root)) not in readme:
+    examples = [path for path in (root / "examples").rglob("*.*")
+                if path.suffix == ".py" or path.suffix == ".cpp" and "int main(" in path.read_text(encoding="utf-8")]
+    for path in sorted(examples):
+        if str(path.relative_to(root)) not in readme:
             yield f"README.md does not name {path.relative_to(root)}"
     for path in sorted((root / "docs").glob("*.md")):
         if f"docs/{path.name}" not in readme:
