@@ -68,11 +68,12 @@ void bind_placing(py::module_& module) {
 
 void bind_styles(py::module_& module) {
   py::class_<StyledParameter>(module, "StyledParameter", "What a style knows of a parameter.")
-      .def(py::init<std::string, at::Tensor, bool>(), py::arg("name"), py::arg("tensor"),
-           py::arg("is_embedding") = false)
+      .def(py::init<std::string, at::Tensor, bool, std::int64_t>(), py::arg("name"),
+           py::arg("tensor"), py::arg("is_embedding") = false, py::arg("ranks") = 1)
       .def_readonly("name", &StyledParameter::name)
       .def_readonly("tensor", &StyledParameter::tensor)
-      .def_readonly("is_embedding", &StyledParameter::is_embedding);
+      .def_readonly("is_embedding", &StyledParameter::is_embedding)
+      .def_readonly("ranks", &StyledParameter::ranks);
   py::class_<Style>(module, "Style",
                     "Where the parameters of a module lie along an axis: a name, and a function "
                     "from a StyledParameter to a placement.")
@@ -104,8 +105,10 @@ void bind_plans(py::module_& module) {
       Unlocked());
   module.def(
       "explain_members",
-      [](const ParallelPlan& plan, const Standing& members, const DeviceMesh& mesh) {
-        return explain_members(plan, in_cpp(members), mesh);
+      [](const ParallelPlan& plan, const Standing& members, const DeviceMesh& mesh,
+         const std::optional<ExplainedStep>& step) {
+        return step ? explain_members(plan, in_cpp(members), mesh, *step)
+                    : explain_members(plan, in_cpp(members), mesh);
       },
       Unlocked());
   module.def(

@@ -33,7 +33,8 @@ from ._files import (
     AsyncSaver, LoadReport, PerRank, RandomState, export_hf, latest, load, load_hf, save,
 )
 from ._modules import (
-    Colwise, PackedColwise, Replicated, Rowwise, Sequence, VocabularyCut, clip_grad_norm_, clip_grad_value_,
+    Colwise, PackedColwise, PackedRowwise, Refused, Replicated, Rowwise, Sequence, VocabularyCut, clip_grad_norm_,
+    clip_grad_value_,
     distribute_module, distribute_optimizer_state, explain, fully_shard, grad_norm, no_sync, parallelize_module, placed,
     redistribute_module, reduce_gradients, replicate, set_gradient_policy, style_named,
 )
@@ -53,7 +54,7 @@ from ._world import (
 __all__ = [
     "AsyncSaver", "LoadReport", "PerRank", "RandomState", "export_hf", "latest", "load", "load_hf", "save",
     "Colwise", "CommError", "CommLog", "DeviceMesh", "Error", "Group", "InternalError", "MaskPartial",
-    "PackedColwise", "Partial", "Pending", "Replicate", "Replicated", "Rowwise", "Sequence", "Shard", "Style",
+    "PackedColwise", "PackedRowwise", "Partial", "Pending", "Refused", "Replicate", "Replicated", "Rowwise", "Sequence", "Shard", "Style",
     "StyledParameter", "UsageError", "VocabularyCut", "World", "all_gather", "all_reduce", "all_to_all", "arange",
     "broadcast", "build_distributed", "clip_grad_norm_", "clip_grad_value_", "cmake_prefix_path", "distribute_module",
     "distribute_optimizer_state", "distribute_tensor", "empty", "exchange", "explain", "eye", "from_local", "full",

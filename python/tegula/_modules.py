@@ -125,14 +125,29 @@ def Colwise():
     return _tegula.style_named("colwise")
 
 
+def _parts(parts):
+    return parts if isinstance(parts, int) else list(parts)
+
+
 def PackedColwise(parts):
-    """The same for several layers in one, equal parts side by side: query, key and value; gate and up."""
-    return _tegula.style_named(f"packed colwise {parts}")
+    """The same for several layers in one, side by side: 3 for equal ones (query, key and value); [8, 2, 2] for unequal
+    ones, in units of equal length: heads, which stay whole, or rows."""
+    return _tegula.style_named(f"packed colwise {_parts(parts)}")
 
 
 def Rowwise():
     """Each rank has some of the input features: matrices are cut along dim 1, biases replicated, an embedding's rows cut."""
     return _tegula.style_named("rowwise")
+
+
+def PackedRowwise(parts):
+    """The same where the input is parts side by side, as a PackedColwise layer of these parts leaves it."""
+    return _tegula.style_named(f"packed rowwise {_parts(parts)}")
+
+
+def Refused():
+    """A mistake of the plan: ("**", Refused()) first means that the plan has to name every parameter."""
+    return _tegula.style_named("refused")
 
 
 def VocabularyCut():
@@ -189,9 +204,13 @@ def parallelize_module(module, mesh, plan, src_data_rank=0):
     return module
 
 
-def explain(plan, module, mesh):
-    """What parallelize_module would do, as a table of parameters, placements and bytes; nothing is changed or sent."""
-    return _tegula.explain_members(_plan(plan), _standing(module), mesh)
+def explain(plan, module, mesh, step=None):
+    """What parallelize_module would do, as a table of parameters, placements and bytes; nothing is changed or sent.
+
+    step(imagined): a training step on a mesh of imagined ranks, for its shapes alone; below the table stands what it
+    communicates, by kind and axis. Meanwhile the module's parameters are on that mesh.
+    """
+    return _tegula.explain_members(_plan(plan), _standing(module), mesh, step)
 
 
 def placed(tensor, axis, placement):

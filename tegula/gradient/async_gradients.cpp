@@ -57,8 +57,9 @@ class AsyncGradients {
   }
 
  private:
-  // Of gradients under way, unless their leaves say another number.
-  static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20U;
+  // Of gradients under way, unless their leaves say another number. Each is there twice meanwhile,
+  // before and after its reduction.
+  static constexpr std::int64_t kMostBytes = std::int64_t{32} << 20U;
 
   static std::int64_t bytes_of(const Payload& payload) {
     const TensorMeta& meta = payload.spec().meta();

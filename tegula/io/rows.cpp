@@ -16,14 +16,10 @@
 namespace tegula::inner {
 namespace {
 
-// The axes that cut dim 0 into one run for each rank, in their order; none if one cuts in blocks.
+// The axes that cut dim 0 into one run for each rank, in their order; none if a rank has several.
 std::vector<std::size_t> axes_by_rows(const DTensorSpec& spec) {
   for (const ShardOrderEntry& entry : spec.shard_order()) {
-    if (entry.dim != 0) continue;
-    const bool in_runs = std::ranges::all_of(entry.axes, [&](std::size_t axis) {
-      return as_shard(spec.placements()[axis])->cut().blocks().empty();
-    });
-    if (in_runs) return entry.axes;
+    if (entry.dim == 0 && spec.dim_cuts()[0].most_intervals() == 1) return entry.axes;
   }
   return {};
 }

@@ -27,6 +27,8 @@ void parallelize_members(const std::vector<StandingMember>& members, const Devic
                          const ParallelPlan& plan, const DistributeOptions& options);
 std::string explain_members(const ParallelPlan& plan, const std::vector<StandingMember>& members,
                             const DeviceMesh& mesh);
+std::string explain_members(const ParallelPlan& plan, const std::vector<StandingMember>& members,
+                            const DeviceMesh& mesh, const ExplainedStep& step);
 void replicate_members(const std::vector<StandingMember>& members, const DeviceMesh& mesh,
                        const ReplicateOptions& options);
 

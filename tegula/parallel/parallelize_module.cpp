@@ -107,25 +107,39 @@ std::string one_line(const UsageError& error) {
   return text;
 }
 
-// The place in the plan of each member's style; the unused patterns are mistakes.
-std::vector<std::optional<std::size_t>> styles_of(const ParallelPlan& plan,
-                                                  const std::vector<Member>& members,
-                                                  Mistakes& mistakes) {
+bool is_named_by(const Member& member, const std::string& pattern) {
+  return std::ranges::any_of(member.known_as,
+                             [&](const std::string& name) { return matches(pattern, name); });
+}
+
+// A pattern that is of no use, by itself or beside the later ones, is a mistake. What a style
+// refuses may well be nothing.
+void check_patterns(const ParallelPlan& plan, const std::vector<Member>& members,
+                    Mistakes& mistakes) {
   std::vector<std::vector<std::string>> names;
   for (const Member& member : members) names.push_back(member.known_as);
-  std::vector<std::string> patterns;
-  for (const auto& [pattern, style] : plan) patterns.push_back(pattern);
-  for (std::size_t k = 0; k < patterns.size(); ++k) {
-    const std::vector<std::string> rest(patterns.begin() + static_cast<std::ptrdiff_t>(k),
-                                        patterns.end());
+  std::vector<std::string> later;
+  std::vector<std::string> found;  // from the last to the first
+  for (std::size_t k = plan.size(); k-- > 0;) {
+    const auto& [pattern, style] = plan[k];
+    std::vector<std::string> from_here{pattern};
+    from_here.insert(from_here.end(), later.begin(), later.end());
     try {
-      inner::last_matches({patterns[k]}, names);
+      if (style.name() != Refused().name()) inner::last_matches(from_here, names);
+      later = std::move(from_here);
     } catch (const UsageError& error) {
-      mistakes.add("pattern", one_line(error));
+      found.push_back(one_line(error));
     }
   }
-  mistakes.throw_if_any();  // the rest would follow from these
-  return inner::last_matches(patterns, names);
+  for (auto one = found.rbegin(); one != found.rend(); ++one) mistakes.add("pattern", *one);
+}
+
+// The place in the plan of the style that counts for it.
+std::optional<std::size_t> style_of(const ParallelPlan& plan, const Member& member) {
+  for (std::size_t k = plan.size(); k-- > 0;) {
+    if (is_named_by(member, plan[k].first)) return k;
+  }
+  return std::nullopt;
 }
 
 DTensorSpec spec_for(const Member& member, const Placement& along, const DeviceMesh& root,
@@ -153,12 +167,13 @@ std::vector<Planned> planned(const ParallelPlan& plan, const std::vector<Standin
   const DeviceMesh root = mesh.root();
   const std::vector<Member> members = distinct(standing);
   Mistakes mistakes;
-  const std::vector<std::optional<std::size_t>> styles = styles_of(plan, members, mistakes);
+  check_patterns(plan, members, mistakes);
   std::vector<Planned> all;
-  for (std::size_t k = 0; k < members.size(); ++k) {
-    const Member& member = members[k];
-    const bool has_style = styles[k] && !member.is_buffer;
-    const Style style = has_style ? plan[*styles[k]].second : Replicated();
+  for (Member member : distinct(standing)) {
+    member.parameter.ranks = mesh.axes()[0].size;
+    const std::optional<std::size_t> named = style_of(plan, member);
+    const bool has_style = named && !member.is_buffer;
+    const Style style = has_style ? plan[*named].second : Replicated();
     Planned one{member, has_style ? style.name() : "", std::nullopt};
     try {
       one.spec = spec_for(member, style.place(member.parameter), root, axis);

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,20 @@ void parallelize_module(torch::nn::Module& module, const DeviceMesh& mesh, const
 // UsageError as above.
 std::string explain(const ParallelPlan& plan, const torch::nn::Module& module,
                     const DeviceMesh& mesh);
+
+// The same, and below it what one step communicates: calls and bytes of one rank by kind and axis.
+// The step is run on imagined ranks, for its shapes alone: meanwhile the module's parameters and
+// buffers are on the mesh that the step is given, of the same axes on the device "meta", placed as
+// the plan says; afterwards they are as they were. Nothing is sent, and no rank needs another.
+//
+//   explain(plan, *model, mesh["tp"], [&](const DeviceMesh& imagined) {
+//     model->loss(zeros({64, 128}, imagined, {Shard(0), Replicate()}, at::kLong)).backward();
+//   });
+//
+// A step that looks at values (item) throws what libtorch says of meta tensors.
+using ExplainedStep = std::function<void(const DeviceMesh& imagined)>;
+std::string explain(const ParallelPlan& plan, const torch::nn::Module& module,
+                    const DeviceMesh& mesh, const ExplainedStep& step);
 
 // A DTensor placed so along one axis of its mesh, the others as they are; differentiable, as
 // redistribute. For forward functions, at places where propagation should not choose. A plain

@@ -27,6 +27,7 @@ struct StyledParameter {
   std::string name;  // within its module: "weight"
   at::Tensor tensor;
   bool is_embedding = false;  // a table whose rows are looked up
+  std::int64_t ranks = 1;     // along the axis
 };
 
 class Style {
@@ -50,23 +51,36 @@ Style Colwise();
 // The same for several layers in one, `parts` equal ones side by side (query, key and value; gate
 // and up): each rank has its features of every part.
 Style PackedColwise(std::int64_t parts);
+// The same for unequal parts, given in units of equal length: rows, or heads, which then stay whole.
+// PackedColwise({8, 2, 2}) is a query of 8 heads with keys and values of 2: each rank has some of
+// the 2 groups of 4, 1 and 1 heads. If there are fewer groups than ranks, each part is cut by itself.
+// split_with_sizes (or narrow) of the output along its last dim gives cut parts, without
+// communication.
+Style PackedColwise(const std::vector<std::int64_t>& units);
 // Each rank has some of the input features: matrices are cut along dim 1, biases are replicated,
 // the rows of an embedding are cut. The output owes a sum.
 Style Rowwise();
+// The same where the input is parts side by side, each cut by itself, as a PackedColwise layer of
+// these parts leaves it.
+Style PackedRowwise(std::int64_t parts);
+Style PackedRowwise(const std::vector<std::int64_t>& units);
 // The rows of an embedding are cut: each rank looks up what it has, and the output owes a sum.
 Style VocabularyCut();
 // Parameters are replicated; their gradients add up over the axis wherever activations are cut
 // along the sequence.
 Style Sequence();
 Style Replicated();
+// A parameter for which this style counts is a mistake of the plan. A plan that begins with
+// {"**", Refused()} has to say something of every parameter.
+Style Refused();
 
 // Patterns of modules' names, or of parameters' full names, with styles: * stands for any
 // characters up to a dot, ** for any number of parts. The last pattern that matches a parameter
 // counts. A module's style holds for its own parameters and for those of the modules in it.
 using ParallelPlan = std::vector<std::pair<std::string, Style>>;
 
-// The style of this name: "colwise", "rowwise", "vocabulary", "sequence", "replicated", "packed
-// colwise 3". UsageError for another one.
+// The style of this name: "colwise", "rowwise", "vocabulary", "sequence", "replicated", "refused",
+// "packed colwise 3", "packed rowwise [8, 2, 2]". UsageError for another one.
 Style style_named(std::string_view name);
 // One line per pattern, "blocks.*.up: colwise"; and the reverse, for styles that have a name above.
 std::string to_string(const ParallelPlan& plan);

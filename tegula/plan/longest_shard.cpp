@@ -17,11 +17,22 @@ std::int64_t even_chunk(std::int64_t length, std::int64_t ranks, std::int64_t ra
   return std::min(chunk, length - rank * chunk);
 }
 
+// What a rank gets of a run of given sizes, in all of its turns.
+std::int64_t sum_of_turns(const std::vector<std::int64_t>& sizes, std::int64_t ranks,
+                          std::int64_t rank) {
+  std::int64_t sum = 0;
+  for (auto k = static_cast<std::size_t>(rank); k < sizes.size();
+       k += static_cast<std::size_t>(ranks)) {
+    sum += sizes[k];
+  }
+  return sum;
+}
+
 // What a rank gets of a piece.
 std::int64_t part(const CutAxis& axis, std::int64_t piece, std::int64_t length, std::int64_t rank) {
   const std::int64_t blocks = axis.cut.blocks_of(piece);
   if (const auto* sizes = axis.cut.sizes_of(piece)) {
-    return blocks * (*sizes)[static_cast<std::size_t>(rank)];
+    return blocks * sum_of_turns(*sizes, axis.ranks, rank);
   }
   const std::int64_t run = ceil_div(length, blocks);
   if (run == 0) return 0;
@@ -63,7 +74,9 @@ Lengths telling_ranks(const CutAxis& axis, std::int64_t length) {
 Lengths different_parts(const CutAxis& axis, const Lengths& lengths) {
   Lengths parts;
   if (const auto* sizes = axis.cut.sizes_of(0)) {
-    for (std::int64_t size : *sizes) parts.push_back(axis.cut.blocks_of(0) * size);
+    for (std::int64_t rank = 0; rank < axis.ranks; ++rank) {
+      parts.push_back(axis.cut.blocks_of(0) * sum_of_turns(*sizes, axis.ranks, rank));
+    }
   } else {
     for (std::int64_t length : lengths) {
       for (std::int64_t rank : telling_ranks(axis, length)) {

@@ -62,6 +62,11 @@ std::vector<Interval> map_through(const std::vector<Interval>& piece,
   return result;
 }
 
+// How many chunks of given sizes each rank has of a run.
+std::int64_t turns_of(const CutAxis& axis) {
+  return static_cast<std::int64_t>(axis.cut.sizes().front().size()) / axis.ranks;
+}
+
 std::int64_t sum_of(const std::vector<std::int64_t>& sizes) {
   std::int64_t sum = 0;
   for (std::int64_t size : sizes) {
@@ -79,27 +84,47 @@ std::vector<std::int64_t> running_sums(const std::vector<std::int64_t>& sizes) {
   return sums;
 }
 
+// For each chunk, how much its rank holds before it; then what each rank holds of all.
+std::vector<std::int64_t> held_before(const std::vector<std::int64_t>& sizes, std::size_t ranks) {
+  std::vector<std::int64_t> held(sizes.size() + ranks, 0);
+  for (std::size_t k = 0; k < sizes.size(); ++k) held[k + ranks] = held[k] + sizes[k];
+  return held;
+}
+
 }  // namespace
 
 // One axis applied to one piece of `length` elements. The piece is divided into runs of `run`
-// elements, the last of which may be shorter; each is cut by the even rule or by `offsets`.
+// elements, the last of which may be shorter; each is cut into chunks by the even rule, one for each
+// rank, or by `offsets`, `turns` for each rank: chunk k is that of rank k % ranks.
 struct DimCut::Level {
   std::int64_t length;
   std::int64_t ranks;
   std::int64_t run;
-  const std::vector<std::int64_t>* offsets;  // null if even
+  const std::vector<std::int64_t>* offsets;  // where chunks begin; null if even
+  const std::vector<std::int64_t>* held;     // by their ranks before; null if even
 
-  Interval chunk(std::int64_t run_length, std::int64_t rank) const {
-    if (offsets == nullptr) return even_chunk(run_length, ranks, rank);
-    const auto i = static_cast<std::size_t>(rank);
+  std::int64_t turns() const {
+    return offsets == nullptr ? 1 : static_cast<std::int64_t>(offsets->size() - 1) / ranks;
+  }
+  Interval chunk(std::int64_t run_length, std::int64_t index) const {
+    if (offsets == nullptr) return even_chunk(run_length, ranks, index);
+    const auto i = static_cast<std::size_t>(index);
     return {(*offsets)[i], (*offsets)[i + 1] - (*offsets)[i]};
+  }
+  // What a chunk's rank has of the chunks before it in the run.
+  std::int64_t held_before(std::int64_t index) const {
+    return held == nullptr ? 0 : (*held)[static_cast<std::size_t>(index)];
+  }
+  std::int64_t size_in_run(std::int64_t run_length, std::int64_t rank) const {
+    if (held == nullptr) return even_chunk(run_length, ranks, rank).size;
+    return (*held)[static_cast<std::size_t>(turns() * ranks + rank)];
   }
   std::int64_t full_runs() const { return run == 0 ? 0 : length / run; }
   std::int64_t rest() const { return run == 0 ? 0 : length % run; }
 
   std::int64_t size_of(std::int64_t rank) const {
-    std::int64_t size = full_runs() * chunk(run, rank).size;
-    if (rest() > 0) size += chunk(rest(), rank).size;
+    std::int64_t size = full_runs() * size_in_run(run, rank);
+    if (rest() > 0) size += size_in_run(rest(), rank);
     return size;
   }
 
@@ -108,8 +133,10 @@ struct DimCut::Level {
     std::vector<Interval> parts;
     for (std::int64_t begin = 0; begin < length;) {
       const std::int64_t run_length = std::min(run, length - begin);
-      const Interval part = chunk(run_length, rank);
-      append_merged(parts, {begin + part.begin, part.size});
+      for (std::int64_t turn = 0; turn < turns(); ++turn) {
+        const Interval part = chunk(run_length, turn * ranks + rank);
+        append_merged(parts, {begin + part.begin, part.size});
+      }
       begin += run_length;
     }
     return parts;
@@ -119,8 +146,8 @@ struct DimCut::Level {
     return chunk(std::min(run, length), rank).begin;
   }
 
-  // The rank that holds the element at `in_run` of a run.
-  std::int64_t rank_at(std::int64_t run_length, std::int64_t in_run) const {
+  // The chunk that has the element at `in_run` of a run.
+  std::int64_t chunk_at(std::int64_t run_length, std::int64_t in_run) const {
     if (offsets == nullptr) return in_run / ceil_div(run_length, ranks);
     return std::upper_bound(offsets->begin(), offsets->end(), in_run) - offsets->begin() - 1;
   }
@@ -137,7 +164,10 @@ DimCut::DimCut(std::int64_t size, std::vector<CutAxis> axes)
   std::vector<std::int64_t> piece_lengths{size};
   for (std::size_t index = 0; index < special; ++index) {
     axes_[index].cut = simplest_cut(axes_[index], piece_lengths);
-    for (const auto& row : axes_[index].cut.sizes()) offsets_[index].push_back(running_sums(row));
+    for (const auto& row : axes_[index].cut.sizes()) {
+      offsets_[index].push_back(running_sums(row));
+      offsets_[index].push_back(held_before(row, static_cast<std::size_t>(axes_[index].ranks)));
+    }
     if (index + 1 == special) break;
     std::vector<std::int64_t> next;
     for (std::size_t piece = 0; piece < piece_lengths.size(); ++piece) {
@@ -150,10 +180,11 @@ DimCut::DimCut(std::int64_t size, std::vector<CutAxis> axes)
 
 DimCut::Level DimCut::level(std::size_t index, std::int64_t piece, std::int64_t length) const {
   const CutAxis& axis = axes_[index];
+  const std::int64_t run = ceil_div(length, axis.cut.blocks_of(piece));
   const auto& rows = offsets_[index];
-  const std::vector<std::int64_t>* offsets = nullptr;
-  if (!rows.empty()) offsets = &rows[rows.size() == 1 ? 0 : static_cast<std::size_t>(piece)];
-  return {length, axis.ranks, ceil_div(length, axis.cut.blocks_of(piece)), offsets};
+  if (rows.empty()) return {length, axis.ranks, run, nullptr, nullptr};
+  const std::size_t row = rows.size() == 2 ? 0 : 2 * static_cast<std::size_t>(piece);
+  return {length, axis.ranks, run, &rows[row], &rows[row + 1]};
 }
 
 std::int64_t DimCut::shard_count() const {
@@ -167,8 +198,10 @@ std::int64_t DimCut::most_intervals() const {
   for (const CutAxis& axis : axes_) {
     std::int64_t blocks = 1;
     for (std::int64_t listed : axis.cut.blocks()) blocks = std::max(blocks, listed);
-    count = blocks > size_ / count ? size_ : count * blocks;
-    count = std::max<std::int64_t>(count, 1);
+    for (const std::int64_t more : {blocks, axis.cut.sizes().empty() ? 1 : turns_of(axis)}) {
+      count = more > size_ / count ? size_ : count * more;
+      count = std::max<std::int64_t>(count, 1);
+    }
   }
   return count;
 }
@@ -220,14 +253,15 @@ std::vector<Share> DimCut::owners(Interval interval) const {
           const std::int64_t run_index = part.local_begin / cut.run;
           const std::int64_t in_run = part.local_begin % cut.run;
           const std::int64_t run_length = std::min(cut.run, cut.length - run_index * cut.run);
-          const std::int64_t rank = cut.rank_at(run_length, in_run);
-          const Interval chunk = cut.chunk(run_length, rank);
+          const std::int64_t index_in_run = cut.chunk_at(run_length, in_run);
+          const std::int64_t rank = index_in_run % cut.ranks;
+          const Interval chunk = cut.chunk(run_length, index_in_run);
           const std::int64_t take = std::min(part.whole.size, chunk.end() - in_run);
           const std::int64_t child = piece * cut.ranks + rank;
           Piece& target = next[child];
           target.length = cut.size_of(rank);
-          const std::int64_t local =
-              run_index * cut.chunk(cut.run, rank).size + in_run - chunk.begin;
+          const std::int64_t local = run_index * cut.size_in_run(cut.run, rank) +
+                                     cut.held_before(index_in_run) + in_run - chunk.begin;
           target.parts.push_back({child, {part.whole.begin, take}, local});
           part.whole = {part.whole.begin + take, part.whole.size - take};
           part.local_begin += take;

@@ -56,8 +56,18 @@ std::vector<DimGroup> group_dims(const Shape& before, const Shape& after) {
 // piece without elements may have no blocks.
 struct PieceCut {
   std::int64_t blocks = 1;
-  std::vector<std::int64_t> sizes;  // of a rank's chunk of one block
+  std::vector<std::int64_t> sizes;  // of the chunks of one block, by turns
   bool operator==(const PieceCut&) const = default;
+
+  // What a rank has of all blocks.
+  std::int64_t size_at(std::int64_t rank, std::int64_t ranks) const {
+    std::int64_t size = 0;
+    for (auto k = static_cast<std::size_t>(rank); k < sizes.size();
+         k += static_cast<std::size_t>(ranks)) {
+      size += sizes[k];
+    }
+    return size * blocks;
+  }
 };
 
 // An axis, and how it cuts each piece that the axes before it leave, the first of them slowest.
@@ -116,10 +126,10 @@ class OldDims {
       const std::int64_t piece_of_dim = static_cast<std::int64_t>(k) % pieces_of_dim;
       std::optional<PieceCut> its_cut = cut_of_piece(axis, piece_of_dim, piece.length);
       if (!its_cut) return false;
-      for (std::int64_t& size : its_cut->sizes) {
-        left.push_back({piece.rows, size * its_cut->blocks});
-        size *= inner;
+      for (std::int64_t rank = 0; rank < axis.ranks; ++rank) {
+        left.push_back({piece.rows, its_cut->size_at(rank, axis.ranks)});
       }
+      for (std::int64_t& size : its_cut->sizes) size *= inner;
       its_cut->blocks *= piece.rows;
       cuts.pieces.push_back(std::move(*its_cut));
     }
@@ -206,17 +216,20 @@ class NewDims {
   void cut(std::size_t dim, const PieceCuts& cuts, const std::vector<PieceCut>& of_dim) {
     std::vector<std::int64_t> blocks;
     std::vector<std::vector<std::int64_t>> sizes;
+    std::size_t most = 0;
     for (const PieceCut& piece : of_dim) {
       blocks.push_back(piece.blocks);
       sizes.push_back(piece.sizes);
+      most = std::max(most, piece.sizes.size());
     }
+    for (std::vector<std::int64_t>& row : sizes) row.resize(most, 0);  // turns without elements
     axes_[dim].push_back({cuts.axis, cuts.ranks, Cut(std::move(blocks), std::move(sizes))});
     std::vector<Piece> left;
     for (const Piece& piece : pieces_) {
       const PieceCut& its_cut = of_dim[static_cast<std::size_t>(piece.of_dims[dim])];
       for (std::int64_t rank = 0; rank < cuts.ranks; ++rank) {
         left.push_back(piece);
-        left.back().sizes[dim] = its_cut.sizes[static_cast<std::size_t>(rank)] * its_cut.blocks;
+        left.back().sizes[dim] = its_cut.size_at(rank, cuts.ranks);
         left.back().of_dims[dim] = piece.of_dims[dim] * cuts.ranks + rank;
       }
     }

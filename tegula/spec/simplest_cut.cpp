@@ -1,8 +1,10 @@
-// Everything that can be told from the lengths of the pieces is checked first; then each list is
-// dropped if it says what is so anyway, and collapsed if all pieces have the same.
+// Everything that can be told from the lengths of the pieces is checked first; then turns are made as
+// few as possible, each list is dropped if it says what is so anyway, and collapsed if all pieces
+// have the same.
 #include "tegula/spec/simplest_cut.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "tegula/base/error.h"
@@ -53,6 +55,20 @@ void check_row_count(const std::vector<Row>& rows, std::size_t pieces, const Cut
       .hint("give one entry for all pieces, or one for each");
 }
 
+std::int64_t size_count(const CutAxis& axis) {
+  return static_cast<std::int64_t>(axis.cut.sizes().front().size());
+}
+
+void check_size_count(const CutAxis& axis) {
+  if (size_count(axis) % axis.ranks == 0) return;
+  throw UsageError("a ragged cut lists " + counted(size_count(axis), "size", "sizes") +
+                   " for an axis of " + counted(axis.ranks, "rank", "ranks"))
+      .fact("cut", describe(axis))
+      .hint("give one size per rank along the axis, or several, by turns");
+}
+
+bool has_turns(const CutAxis& axis) { return size_count(axis) > axis.ranks; }
+
 // The sizes of a ragged cut, times its blocks, must add up to each piece they cut.
 void check_sums(const CutAxis& axis, const std::vector<std::int64_t>& piece_lengths) {
   for (std::size_t piece = 0; piece < piece_lengths.size(); ++piece) {
@@ -70,6 +86,94 @@ void check_sums(const CutAxis& axis, const std::vector<std::int64_t>& piece_leng
           .hint("the sizes of all ranks, times the blocks, must add up to the size of the piece");
     }
   }
+}
+
+using Turn = std::vector<std::int64_t>;  // one size per rank
+
+// A turn begins only where a rank follows that does not come after the one before it: so turns
+// without elements are dropped, and turns that follow each other are one.
+
+std::vector<Turn> fewest_turns(const std::vector<std::int64_t>& sizes, std::size_t ranks) {
+  std::vector<Turn> turns;
+  std::size_t last = ranks;  // the last rank that has elements in the last turn
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    if (sizes[k] == 0) continue;
+    const std::size_t rank = k % ranks;
+    if (turns.empty() || rank < last) turns.emplace_back(ranks, 0);
+    turns.back()[rank] += sizes[k];
+    last = rank;
+  }
+  if (turns.empty()) turns.emplace_back(ranks, 0);
+  return turns;
+}
+
+std::int64_t length_of(const Turn& turn) {
+  return std::accumulate(turn.begin(), turn.end(), std::int64_t{0});
+}
+
+bool is_even(const Turn& turn) {
+  const auto ranks = static_cast<std::int64_t>(turn.size());
+  const std::int64_t length = length_of(turn);
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    if (turn[static_cast<std::size_t>(rank)] != even_chunk(length, ranks, rank).size) return false;
+  }
+  return true;
+}
+
+// Whether blocks alone say it: runs of ceil(length / turns), the last may be shorter, all even.
+bool are_even_blocks(const std::vector<Turn>& turns) {
+  std::int64_t left = 0;
+  for (const Turn& turn : turns) left += length_of(turn);
+  const std::int64_t run = ceil_div(left, static_cast<std::int64_t>(turns.size()));
+  for (const Turn& turn : turns) {
+    if (length_of(turn) != std::min(run, left) || !is_even(turn)) return false;
+    left -= length_of(turn);
+  }
+  return true;
+}
+
+bool are_equal(const std::vector<Turn>& turns) {
+  return std::all_of(turns.begin(), turns.end(),
+                     [&](const Turn& turn) { return turn == turns.front(); });
+}
+
+// The same cut with as few turns as there can be, as blocks if that says it.
+Cut with_fewest_turns(const CutAxis& axis, std::size_t pieces) {
+  const auto ranks = static_cast<std::size_t>(axis.ranks);
+  std::vector<std::vector<Turn>> by_row;
+  std::size_t most = 1;
+  for (const auto& row : axis.cut.sizes()) {
+    by_row.push_back(fewest_turns(row, ranks));
+    most = std::max(most, by_row.back().size());
+  }
+  const bool in_blocks = std::all_of(by_row.begin(), by_row.end(), are_equal);
+  bool in_even_blocks = true;  // a shorter last run can only be that of one block
+  for (std::size_t piece = 0; piece < pieces && in_even_blocks; ++piece) {
+    const std::vector<Turn>& turns = by_row[by_row.size() == 1 ? 0 : piece];
+    const bool is_one = axis.cut.blocks_of(static_cast<std::int64_t>(piece)) == 1;
+    in_even_blocks = are_even_blocks(turns) && (is_one || are_equal(turns));
+  }
+  std::vector<std::int64_t> blocks = axis.cut.blocks();
+  std::vector<std::vector<std::int64_t>> sizes;
+  if (in_even_blocks || in_blocks) {
+    const std::size_t entries = by_row.size() == 1 ? std::max<std::size_t>(blocks.size(), 1) : pieces;
+    std::vector<std::int64_t> multiplied;
+    for (std::size_t piece = 0; piece < entries; ++piece) {
+      const std::vector<Turn>& turns = by_row[by_row.size() == 1 ? 0 : piece];
+      multiplied.push_back(axis.cut.blocks_of(static_cast<std::int64_t>(piece)) *
+                           static_cast<std::int64_t>(turns.size()));
+    }
+    blocks = std::move(multiplied);
+    if (in_even_blocks) return Cut(std::move(blocks), {});
+    for (const std::vector<Turn>& turns : by_row) sizes.push_back(turns.front());
+    return Cut(std::move(blocks), std::move(sizes));
+  }
+  for (std::vector<Turn>& turns : by_row) {
+    turns.resize(most, Turn(ranks, 0));
+    std::vector<std::int64_t>& row = sizes.emplace_back();
+    for (const Turn& turn : turns) row.insert(row.end(), turn.begin(), turn.end());
+  }
+  return Cut(std::move(blocks), std::move(sizes));
 }
 
 template <class Row>
@@ -118,22 +222,18 @@ void check_cut_axes(std::int64_t size, const std::vector<CutAxis>& axes) {
   check_ranks(axes);
 }
 
-Cut simplest_cut(const CutAxis& axis, const std::vector<std::int64_t>& piece_lengths) {
+Cut simplest_cut(const CutAxis& given, const std::vector<std::int64_t>& piece_lengths) {
+  check_row_count(given.cut.blocks(), piece_lengths.size(), given, "blocks");
+  check_row_count(given.cut.sizes(), piece_lengths.size(), given, "sizes");
+  CutAxis axis = given;
+  if (!given.cut.sizes().empty()) {
+    check_size_count(given);
+    check_sums(given, piece_lengths);
+    if (has_turns(given)) axis.cut = with_fewest_turns(given, piece_lengths.size());
+  }
   std::vector<std::int64_t> blocks = axis.cut.blocks();
   std::vector<std::vector<std::int64_t>> sizes = axis.cut.sizes();
-  check_row_count(blocks, piece_lengths.size(), axis, "blocks");
-  check_row_count(sizes, piece_lengths.size(), axis, "sizes");
-  if (!sizes.empty()) {
-    if (static_cast<std::int64_t>(sizes.front().size()) != axis.ranks) {
-      throw UsageError("a ragged cut lists " +
-                       counted(static_cast<std::int64_t>(sizes.front().size()), "size", "sizes") +
-                       " for an axis of " + counted(axis.ranks, "rank", "ranks"))
-          .fact("cut", describe(axis))
-          .hint("give one size per rank along the axis");
-    }
-    check_sums(axis, piece_lengths);
-    if (sizes_are_even(axis, piece_lengths)) sizes.clear();
-  }
+  if (!sizes.empty() && !has_turns(axis) && sizes_are_even(axis, piece_lengths)) sizes.clear();
   // One rank holds every run one after the other: the same as no blocks. Ragged runs of no elements
   // would make blocks meaningless too, but there the sizes are all 0 and so even.
   if (axis.ranks == 1) blocks.clear();

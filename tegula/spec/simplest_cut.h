@@ -12,10 +12,11 @@ namespace tegula::inner {
 void check_cut_axes(std::int64_t size, const std::vector<CutAxis>& axes);
 
 // The cut of an axis that meets pieces of these lengths, in its simplest form: sizes that are the
-// even ones are left out, equal entries are one, blocks that the length uses up early are dropped.
+// even ones are left out, equal entries are one, blocks that the length uses up early are dropped,
+// turns that follow each other are one, equal turns are blocks.
 // Law: it gives every rank the same elements in the same order.
-// UsageError: sizes that do not add up to their piece, not one size per rank, or lists of blocks or
-// sizes with neither one entry nor one per piece. O(pieces * ranks).
+// UsageError: sizes that do not add up to their piece, not equally many for each rank, or lists of
+// blocks or sizes with neither one entry nor one per piece. O(pieces * ranks + sizes).
 Cut simplest_cut(const CutAxis& axis, const std::vector<std::int64_t>& piece_lengths);
 
 }  // namespace tegula::inner

@@ -89,7 +89,7 @@ std::optional<std::vector<CutAxis>> sliced_within_block(const DTensorSpec& spec,
   return cut_into(cut.axes(), sizes);
 }
 
-// ... and of whole blocks there are fewer.
+// ... of whole blocks there are fewer ...
 std::optional<std::vector<CutAxis>> sliced_by_blocks(const DimCut& cut, const DimSlice& slice) {
   if (cut.axes().size() != 1 || cut.axes()[0].cut.blocks().size() != 1) return std::nullopt;
   const std::int64_t run = ceil_div(cut.size(), cut.axes()[0].cut.blocks()[0]);
@@ -97,6 +97,28 @@ std::optional<std::vector<CutAxis>> sliced_by_blocks(const DimCut& cut, const Di
   if (!is_whole) return std::nullopt;
   CutAxis axis = cut.axes()[0];
   axis.cut = Cut({(slice.end - slice.begin) / run}, axis.cut.sizes());
+  return std::vector<CutAxis>{axis};
+}
+
+// ... and else the ranks along one axis take turns; not too many, as each is listed.
+std::optional<std::vector<CutAxis>> sliced_by_turns(const DimCut& cut, const DimSlice& slice) {
+  constexpr double kMostSizes = 1024;
+  const std::int64_t length = slice.end - slice.begin;
+  if (cut.axes().size() != 1 || length < 1) return std::nullopt;
+  CutAxis axis = cut.axes()[0];
+  const double share = static_cast<double>(length) / static_cast<double>(cut.size());
+  const double sizes_of_dim = static_cast<double>(cut.most_intervals() + 1) * axis.ranks;
+  if (share * sizes_of_dim > kMostSizes) return std::nullopt;
+  std::vector<Share> runs = cut.owners({slice.begin, length});
+  std::sort(runs.begin(), runs.end(),
+            [](const Share& a, const Share& b) { return a.whole.begin < b.whole.begin; });
+  std::vector<std::int64_t> sizes;
+  for (const Share& run : runs) {
+    while (static_cast<std::int64_t>(sizes.size()) % axis.ranks != run.shard) sizes.push_back(0);
+    sizes.push_back(run.whole.size);
+  }
+  while (static_cast<std::int64_t>(sizes.size()) % axis.ranks != 0) sizes.push_back(0);
+  axis.cut = Cut::ragged(std::move(sizes));
   return std::vector<CutAxis>{axis};
 }
 
@@ -116,6 +138,7 @@ std::optional<DTensorSpec> sliced(const DTensorSpec& spec, const DimSlice& slice
       if (slice.step != 1) return std::nullopt;
       std::optional<std::vector<CutAxis>> axes = sliced_within_block(spec, cut, slice);
       if (!axes) axes = sliced_by_blocks(cut, slice);
+      if (!axes) axes = sliced_by_turns(cut, slice);
       if (!axes) return std::nullopt;
       draft.cut(slice.dim, *axes);
       continue;

@@ -194,6 +194,35 @@ std::map<std::string, int> gathers(const CommLog& log) {
   return counts;
 }
 
+// State on another placement than what is computed with, for any optimizer: its state is made like
+// the parameter, which lies where its state is to be and is whole while it is used.
+TEST(FullyShard, StateIsCutWhileWeightsAndGradientsAreWhole) {
+  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}});
+    Network ours;
+    fully_shard(ours, mesh, zero_1());
+    torch::optim::Adam optimizer(ours.parameters(), torch::optim::AdamOptions(0.1));
+    for (int step = 0; step < 2; ++step) {
+      optimizer.zero_grad();
+      const at::Tensor loss = ours.loss(shard_batch(tokens(4, step), mesh));
+      const CommLog log(world);
+      loss.backward();
+      for (const CommEntry& entry : log.entries()) {
+        EXPECT_EQ(entry.kind, CommKind::AllReduce) << log.to_string();
+      }
+      const std::size_t before = log.size();
+      optimizer.step();
+      EXPECT_EQ(log.size(), before) << log.to_string();
+    }
+    const at::Tensor& weight = ours.up->weight;
+    const auto& state = static_cast<const torch::optim::AdamParamState&>(
+        *optimizer.state().at(weight.unsafeGetTensorImpl()));
+    EXPECT_EQ(to_string(placements_of(state.exp_avg())), "[S(0)]");
+    EXPECT_EQ(to_local(state.exp_avg_sq()).size(0), world.rank() == 0 ? 4 : 3);
+  });
+}
+
 TEST(FullyShard, StepsClippingAndAveragesGatherNothing) {
   const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
   run_impatient(2, [](World& world) {

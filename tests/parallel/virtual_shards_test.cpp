@@ -171,6 +171,37 @@ TEST(VirtualShards, RefuseWhatWouldDependOnTheRanks) {
   });
 }
 
+// libtorch writes the statistics without a word to the buffers' version counters.
+TEST(VirtualShards, RefuseBatchStatisticsInBuffersOfTheUser) {
+  struct Normalized : torch::nn::Module {
+    at::Tensor weight = register_parameter("weight", at::ones({3}));
+    at::Tensor mean = register_buffer("mean", at::zeros({3}));
+    at::Tensor variance = register_buffer("variance", at::ones({3}));
+    at::Tensor loss(const at::Tensor& x, bool training) const {
+      return at::batch_norm(x, weight, {}, mean, variance, training, 0.1, 1e-5, false)
+          .square()
+          .mean();
+    }
+  };
+  run_impatient(2, [](World& world) {
+    Normalized ours;
+    replicate(ours, world.mesh({{"dp", 2}}));
+    const std::vector<at::Tensor> batch{numbers({8, 3}).to(at::kFloat)};
+    const auto run = [&](bool training) {
+      virtual_shards(ours, batch, 4, [&](const std::vector<at::Tensor>& part, std::int64_t) {
+        return ours.loss(part[0], training);
+      });
+    };
+    const std::string error = error_of([&] { run(true); });
+    EXPECT_TRUE(contains(error, "a virtual shard wrote a buffer")) << error;
+    EXPECT_TRUE(contains(error, "\"mean\"")) << error;
+    EXPECT_FALSE(ours.weight.grad().defined());
+    EXPECT_TRUE(at::equal(full_tensor(ours.mean), at::zeros({3})));
+    run(false);
+    EXPECT_TRUE(ours.weight.grad().defined());
+  });
+}
+
 // One shard for two ranks: rank 1 computes it, and rank 0 none.
 TEST(VirtualShards, ThrowOnAllRanksWhatOneOfThemThrows) {
   run_impatient(2, [](World& world) {

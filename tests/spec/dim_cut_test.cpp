@@ -56,7 +56,8 @@ void visit_all_sizes(std::int64_t total, std::int64_t parts, std::vector<std::in
   }
 }
 
-// One axis: every number of blocks, every way to share a run of every block.
+// One axis: every number of blocks, every way to share a run of every block; and of few elements,
+// every way to share them in two or three turns.
 std::vector<Cut> all_cuts(std::int64_t size, std::int64_t ranks) {
   std::vector<Cut> cuts;
   for (std::int64_t blocks = 1; blocks <= size + 2; ++blocks) {
@@ -64,8 +65,30 @@ std::vector<Cut> all_cuts(std::int64_t size, std::int64_t ranks) {
     if (size % blocks != 0) continue;
     std::vector<std::int64_t> sizes;
     visit_all_sizes(size / blocks, ranks, sizes, [&] { cuts.push_back(Cut({blocks}, {sizes})); });
+    for (const std::int64_t turns : {2, 3}) {
+      if (size / blocks > 4 || turns * ranks > 6) continue;
+      visit_all_sizes(size / blocks, turns * ranks, sizes,
+                      [&] { cuts.push_back(Cut({blocks}, {sizes})); });
+    }
   }
   return cuts;
+}
+
+bool has_turns(const CutAxis& axis) {
+  return !axis.cut.sizes().empty() &&
+         static_cast<std::int64_t>(axis.cut.sizes().front().size()) > axis.ranks;
+}
+
+// An empty shard among ranks that take turns may stand anywhere.
+std::vector<Interval> wherever_it_stands(const Case& one, std::size_t shard,
+                                         std::vector<Interval> intervals) {
+  const bool by_turns = std::any_of(one.axes.begin(), one.axes.end(), has_turns);
+  if (by_turns && one.shards[shard].elements.empty()) {
+    EXPECT_GE(intervals.front().begin, 0);
+    EXPECT_LE(intervals.front().begin, one.size);
+    intervals.front().begin = one.shards[shard].begin;
+  }
+  return intervals;
 }
 
 void extend(Random& random, Case& one, std::size_t axes, const std::function<void(Case&)>& visit) {
@@ -117,7 +140,7 @@ TEST(DimCutLaw, EveryShardHoldsWhatDealingOutElementByElementGivesIt) {
     ASSERT_EQ(cut.shard_count(), static_cast<std::int64_t>(one.shards.size()));
     for (std::size_t shard = 0; shard < one.shards.size(); ++shard) {
       const Coordinate at = place_of(one, shard);
-      ASSERT_EQ(cut.intervals(at), intervals_of(one.shards[shard]))
+      ASSERT_EQ(wherever_it_stands(one, shard, cut.intervals(at)), intervals_of(one.shards[shard]))
           << describe(one) << ", shard " << shard << ": " << to_string(cut.intervals(at)) << " for "
           << to_string(intervals_of(one.shards[shard]));
       ASSERT_EQ(cut.local_size(at), one.shards[shard].size())
@@ -230,6 +253,12 @@ bool one_number_would_do(const Cut& cut, const std::vector<Piece>& pieces) {
   return false;
 }
 
+std::vector<Share> by_place(std::vector<Share> shares) {
+  std::sort(shares.begin(), shares.end(),
+            [](const Share& a, const Share& b) { return a.whole.begin < b.whole.begin; });
+  return shares;
+}
+
 // No list where one entry would do, no sizes that are the even ones, no blocks that one rank holds
 // anyway.
 void expect_simplest(const DimCut& cut, const Case& one) {
@@ -246,7 +275,7 @@ void expect_simplest(const DimCut& cut, const Case& one) {
     ASSERT_FALSE(sizes.size() > 1 && std::count(sizes.begin(), sizes.end(), sizes.front()) ==
                                          static_cast<std::ptrdiff_t>(sizes.size()))
         << describe(one);
-    bool sizes_are_even = !sizes.empty();
+    bool sizes_are_even = !sizes.empty() && !has_turns(axis);
     for (std::size_t piece = 0; piece < pieces.size() && sizes_are_even; ++piece) {
       const auto index = static_cast<std::int64_t>(piece);
       sizes_are_even = *axis.cut.sizes_of(index) ==
@@ -255,6 +284,16 @@ void expect_simplest(const DimCut& cut, const Case& one) {
     ASSERT_FALSE(sizes_are_even) << describe(one);
     if (axis.ranks == 1) {
       ASSERT_TRUE(axis.cut.is_even()) << describe(one);
+    }
+    if (cut.axes().size() == 1 && blocks.empty() && has_turns(axis)) {
+      std::int64_t runs = 0;  // as many turns as runs of ranks that come after each other
+      std::int64_t last = axis.ranks;
+      for (const Share& share : by_place(cut.owners({0, one.size}))) {
+        if (runs == 0 || share.shard < last) ++runs;
+        last = share.shard;
+      }
+      ASSERT_EQ(static_cast<std::int64_t>(sizes.front().size()), runs * axis.ranks)
+          << describe(one);
     }
     pieces = cut_pieces(pieces, axis.ranks, axis.cut);
   }
@@ -383,7 +422,30 @@ TEST(DimCut, ARaggedCutNeedsOneSizePerRank) {
   EXPECT_EQ(usage_error_of([] { DimCut(8, {{2, 2, Cut::ragged({3, 1, 4})}}); }),
             "tegula: a ragged cut lists 3 sizes for an axis of 2 ranks\n"
             "  cut     axis 2 with 2 ranks, sizes=[3, 1, 4]\n"
-            "  hint    give one size per rank along the axis");
+            "  hint    give one size per rank along the axis, or several, by turns");
+}
+
+TEST(DimCut, RanksTakeTurnsWhereMoreSizesAreGiven) {
+  // four, two and two heads side by side, whole pairs of heads on each of two ranks
+  const DimCut cut(8, {{0, 2, Cut::ragged({2, 2, 1, 1, 1, 1})}});
+  EXPECT_EQ(cut.intervals({0}), (std::vector<Interval>{{0, 2}, {4, 1}, {6, 1}}));
+  EXPECT_EQ(cut.intervals({1}), (std::vector<Interval>{{2, 2}, {5, 1}, {7, 1}}));
+  EXPECT_EQ(cut.most_intervals(), 3);
+  EXPECT_EQ(cut.owners({4, 3}), (std::vector<Share>{{0, {4, 1}, 2}, {0, {6, 1}, 3}, {1, {5, 1}, 2}}));
+}
+
+TEST(DimCut, TurnsAreAsFewAsTheyCanBe) {
+  const auto simplest = [](std::int64_t size, std::int64_t ranks, std::vector<std::int64_t> sizes) {
+    return to_string(DimCut(size, {{0, ranks, Cut::ragged(std::move(sizes))}}).axes()[0].cut);
+  };
+  EXPECT_EQ(simplest(12, 2, {2, 2, 2, 2, 2, 2}), ", blocks=3");
+  EXPECT_EQ(simplest(10, 2, {2, 2, 2, 2, 1, 1}), ", blocks=3");
+  EXPECT_EQ(simplest(8, 2, {3, 1, 3, 1}), ", blocks=2, sizes=[3, 1]");
+  EXPECT_EQ(simplest(6, 2, {3, 0, 0, 3}), "");
+  EXPECT_EQ(simplest(6, 2, {3, 0, 1, 2}), ", sizes=[4, 2]");
+  EXPECT_EQ(simplest(6, 2, {1, 2, 0, 0, 2, 1}), ", sizes=[1, 2, 2, 1]");
+  EXPECT_EQ(simplest(6, 1, {3, 1, 2}), "");
+  EXPECT_EQ(simplest(0, 2, {0, 0, 0, 0}), "");
 }
 
 TEST(DimCut, AListNeedsOneEntryPerPiece) {

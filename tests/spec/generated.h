@@ -17,7 +17,7 @@ namespace tegula {
 inline std::vector<Cut> cuts_that_fit(Random& random, const std::vector<Piece>& pieces,
                                       std::int64_t ranks) {
   using Rows = std::vector<std::vector<std::int64_t>>;
-  Rows even_rows, rows, block_rows, two_block_rows;
+  Rows even_rows, rows, block_rows, two_block_rows, turns, block_turns;
   std::vector<std::int64_t> blocks, dividing_blocks;
   bool all_alike = true;
   bool all_halve = true;
@@ -33,6 +33,8 @@ inline std::vector<Cut> cuts_that_fit(Random& random, const std::vector<Piece>& 
     dividing_blocks.push_back(divisor);
     block_rows.push_back(random_sizes(random, length / divisor, ranks));
     two_block_rows.push_back(random_sizes(random, length / 2, ranks));
+    turns.push_back(random_sizes(random, length, 3 * ranks));
+    block_turns.push_back(random_sizes(random, length / divisor, 2 * ranks));
   }
   std::vector<Cut> cuts = {Cut(),
                            Cut::in_blocks(2),
@@ -40,7 +42,9 @@ inline std::vector<Cut> cuts_that_fit(Random& random, const std::vector<Piece>& 
                            Cut(blocks, {}),
                            Cut::ragged_per_piece(rows),
                            Cut::ragged_per_piece(even_rows),
-                           Cut(dividing_blocks, block_rows)};
+                           Cut(dividing_blocks, block_rows),
+                           Cut::ragged_per_piece(turns),
+                           Cut(dividing_blocks, block_turns)};
   if (all_alike) cuts.push_back(Cut::ragged(rows.front()));
   if (all_halve) cuts.push_back(Cut({2}, two_block_rows));
   return cuts;

@@ -41,13 +41,14 @@ inline std::vector<Piece> cut_piece(const Piece& piece, std::int64_t ranks, std:
   for (std::int64_t run : even_sizes(piece.size(), blocks)) {
     const std::vector<std::int64_t> chunks =
         sizes != nullptr && run > 0 ? *sizes : even_sizes(run, ranks);
-    for (std::size_t rank = 0; rank < chunks.size(); ++rank) {
-      if (first_run) {
+    for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+      const std::size_t rank = chunk % result.size();
+      if (first_run && chunk == rank) {
         const bool at_end = next == piece.elements.size();
         const std::int64_t end = piece.elements.empty() ? piece.begin : piece.elements.back() + 1;
         result[rank].begin = at_end ? end : piece.elements[next];
       }
-      for (std::int64_t i = 0; i < chunks[rank]; ++i) {
+      for (std::int64_t i = 0; i < chunks[chunk]; ++i) {
         result[rank].elements.push_back(piece.elements[next++]);
       }
     }

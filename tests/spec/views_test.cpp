@@ -389,7 +389,8 @@ TEST(Views, ASliceOfACutDimIsRagged) {
   EXPECT_EQ(text("f32[8] on (a=4) as [S(0)]", {0, 0, 8, 2}, {4}), "f32[4] on (a=4) as [S(0)]");
   EXPECT_EQ(text("f32[8, 3] on (a=4) as [S(0)]", {1, 1, 3, 1}, {8, 2}),
             "f32[8, 2] on (a=4) as [S(0)]");
-  EXPECT_EQ(text("f32[8] on (a=2) as [S(0, blocks=2)]", {0, 1, 6, 1}, {5}), "none");
+  EXPECT_EQ(text("f32[8] on (a=2) as [S(0, blocks=2)]", {0, 1, 6, 1}, {5}),
+            "f32[5] on (a=2) as [S(0, sizes=[1, 2, 2, 0])]");
   EXPECT_EQ(text("f32[8] on (a=2) as [S(0, blocks=2)]", {0, 0, 8, 2}, {4}), "none");
   // query, key and value side by side
   EXPECT_EQ(text("f32[12] on (a=2) as [S(0, blocks=3)]", {0, 4, 8, 1}, {4}),
@@ -399,6 +400,27 @@ TEST(Views, ASliceOfACutDimIsRagged) {
   EXPECT_EQ(text("f32[12] on (a=2) as [S(0, blocks=3)]", {0, 4, 12, 1}, {8}),
             "f32[8] on (a=2) as [S(0, blocks=2)]");
   EXPECT_EQ(text("f32[8] on (a=2) as [P(max)]", {0, 1, 6, 1}, {5}), "f32[5] on (a=2) as [P(max)]");
+}
+
+// Query of four heads, key and value of two: side by side, by heads of two, and one of them.
+TEST(Views, UnequalPartsOfAPackedDimAreCutByThemselves) {
+  const char* const packed = "f32[16] on (a=2) as [S(0, sizes=[4, 4, 2, 2, 2, 2])]";
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    const TensorMeta meta({end - begin}, DType::F32);
+    return to_string(*sliced(parse_spec(packed), {0, begin, end, 1}, meta));
+  };
+  EXPECT_EQ(part(0, 8), "f32[8] on (a=2) as [S(0)]");
+  EXPECT_EQ(part(8, 12), "f32[4] on (a=2) as [S(0)]");
+  EXPECT_EQ(part(8, 16), "f32[8] on (a=2) as [S(0, blocks=2)]");
+  EXPECT_EQ(part(6, 13), "f32[7] on (a=2) as [S(0, sizes=[0, 2, 2, 2, 1, 0])]");
+  EXPECT_EQ(regrouped_text(packed, {8, 2}),
+            "f32[8, 2] on (a=2) as [S(0, sizes=[2, 2, 1, 1, 1, 1])]");
+  EXPECT_EQ(regrouped_text("f32[8, 2] on (a=2) as [S(0, sizes=[2, 2, 1, 1, 1, 1])]", {16}), packed);
+  EXPECT_EQ(regrouped_text("f32[3, 16] on (a=2) as [S(1, sizes=[4, 4, 2, 2, 2, 2])]", {48}),
+            "f32[48] on (a=2) as [S(0, blocks=3, sizes=[4, 4, 2, 2, 2, 2])]");
+  EXPECT_EQ(regrouped_text("f32[48] on (a=2) as [S(0, blocks=3, sizes=[4, 4, 2, 2, 2, 2])]", {3, 16}),
+            "f32[3, 16] on (a=2) as [S(1, sizes=[4, 4, 2, 2, 2, 2])]");
+  EXPECT_EQ(regrouped_text("f32[8] on (a=2) as [S(0, sizes=[2, 2, 1, 1, 1, 1])]", {4, 2}), "none");
 }
 
 TEST(Views, ShardOrdersMoveAlong) {

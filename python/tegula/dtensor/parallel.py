@@ -35,7 +35,7 @@ class ParallelStyle(ABC):
     def _place_parameters(self, style, name, module, mesh):
         """Places the module's own parameters as a style of tegula's says."""
         is_table = isinstance(module, torch.nn.Embedding)
-        members = [(parameter, [own], [style.place(StyledParameter(own, parameter, is_table))])
+        members = [(parameter, [own], [style.place(StyledParameter(own, parameter, is_table, mesh.size()))])
                    for own, parameter in module.named_parameters(recurse=False)]
         _tegula.distribute_members(members, mesh, self.src_data_rank)
 
