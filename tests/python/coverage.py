@@ -61,14 +61,13 @@ WRONG_IN_TORCH = ("aten.binary_cross_entropy.out",)  # reduces elements that wer
 
 
 def operands_of(func, call):
-    """{place: tensors} of the arguments that are tensors, or lists of them; a place is a number or a name."""
+    """{place: tensors} of the arguments that are tensors, or lists of them; a place is a number or a name.
+    Of a call that only writes, what it writes to."""
     args, kwargs = call
-    found = {}
-    for place, value in [*enumerate(args), *kwargs.items()]:
-        tensors = tensors_of(value)
-        if tensors and not is_out(argument_at(func, place)):
-            found[place] = tensors
-    return found
+    found = {place: tensors_of(value) for place, value in [*enumerate(args), *kwargs.items()]}
+    found = {place: tensors for place, tensors in found.items() if any(t.ndim for t in tensors)}
+    read = {place: tensors for place, tensors in found.items() if not is_out(argument_at(func, place))}
+    return read or found
 
 
 def argument_at(func, place):
@@ -88,14 +87,10 @@ class Cut:
     def may_cut(self, tensor):
         return tensor.ndim > self.dim and tensor.shape[self.dim] > 1
 
-    def bytes_elsewhere(self, call):
-        """Of the operand's elements, those on the other rank."""
-        return sum(self.rest(t) * t.numel() // t.shape[self.dim] * t.element_size()
+    def bytes_elsewhere(self, call, rank):
+        """Of the operand's elements, those on the other rank. Rank 0 holds the larger part."""
+        return sum((t.shape[self.dim] + rank) // 2 * t.numel() // t.shape[self.dim] * t.element_size()
                    for t in self.tensors(call) if self.may_cut(t))
-
-    def rest(self, tensor):
-        size = tensor.shape[self.dim]
-        return size // 2  # of rank 0, which holds the larger part
 
     def tensors(self, call):
         args, kwargs = call
@@ -219,7 +214,7 @@ def is_random(func):
 
 
 def received(kind, ranks, sent):
-    """Bytes that come to a rank, of its input's."""
+    """Bytes that come to a rank, of its input's; in an all-to-all, of the inputs of the other one."""
     others = ranks - 1
     return {"all_reduce": 2 * others * sent / ranks, "reduce_scatter": others * sent / ranks,
             "all_to_all": others * sent / ranks, "all_gather": others * sent, "barrier": 0}.get(kind, sent)
@@ -232,6 +227,19 @@ def is_gathered(entries, elsewhere, given, is_small):
     totals = ("all_reduce", "reduce_scatter") if is_small else ()
     rest = sum(received(*entry) for entry in entries if entry[0] not in ("all_to_all", *totals))
     return elsewhere > 0 and (rest >= elsewhere or max([0, *moved]) >= max(elsewhere, given / 2))
+
+
+def all_to_alls(entries):
+    """Their inputs' bytes, as many as a message holds."""
+    return [sent for kind, _, sent in entries if kind == "all_to_all"][:200]
+
+
+def with_inputs(entries, others):
+    """The entries, all-to-alls with the other rank's inputs: from these comes what it sends."""
+    if len(all_to_alls(entries)) != len(others):
+        return entries
+    others = iter(others)
+    return [(kind, ranks, next(others, sent) if kind == "all_to_all" else sent) for kind, ranks, sent in entries]
 
 
 # All of them, on the ranks of a job
@@ -275,7 +283,7 @@ class Suite:
 
     def try_cut(self, func, call, cut, as_sampled):
         ways, entries, given = [], [], 0
-        elsewhere = cut.bytes_elsewhere(call)
+        elsewhere = cut.bytes_elsewhere(call, self.ranks.rank)
         with self.watchdog:
             try:
                 ways, entries, given = self.replay.run(func, call, cut)
@@ -286,13 +294,14 @@ class Suite:
                 kind = "refused" if self.tensors.is_refusal(error) else "error"
                 mine = Outcome(kind, f"{type(error).__name__}: " + " ".join(str(error).split()))
         is_small = as_sampled and sum(t.nbytes for t in cut.tensors(call)) < SMALL
-        gathered = is_gathered(entries, elsewhere, given, is_small)
-        everyone = self.exchange([mine.kind, mine.message[:600], gathered])
+        everyone = self.exchange([mine.kind, mine.message[:600], all_to_alls(entries)])
         outcome = agree([Outcome(kind, message) for kind, message, _ in everyone])
+        entries = with_inputs(entries, everyone[1 - self.ranks.rank][2])
+        gathered = any(self.exchange(is_gathered(entries, elsewhere, given, is_small)))
         if outcome.kind != "right":
             self.mend(outcome)
         return {"cut": str(cut), "operand": list(cut.tensors(call)[0].shape), "shapes": [list(t.shape) for t in tensors_of(call)][:6], "outcome": outcome.kind,
-                "message": outcome.message, "ways": ways, "gathered": any(g for _, _, g in everyone),
+                "message": outcome.message, "ways": ways, "gathered": gathered,
                 "received": int(sum(received(*entry) for entry in entries)), "elsewhere": elsewhere}
 
     def exchange(self, message):
