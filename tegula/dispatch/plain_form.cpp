@@ -50,17 +50,14 @@ bool writes_tiles(const Call& call) {
 
 DTensorSpec densely(const DTensorSpec& spec) { return spec.with_meta(dense(spec.meta())); }
 
-// A composition may give a plain tensor, or a view without data of its own.
+// A composition may give a plain tensor, a view without data of its own, or a conjugate that is one
+// in name only.
 bool can_take(const at::Tensor& written, const at::Tensor& result) {
   const Payload* from = payload_in(result);
-  if (!from || from->link()) return false;
-  return from->spec().mesh() == payload_in(written)->spec().mesh() &&
+  if (!from || from->link() || result.is_conj() || result.is_neg()) return false;
+  return !from->tile().is_conj() && !from->tile().is_neg() &&
+         from->spec().mesh() == payload_in(written)->spec().mesh() &&
          written.sizes() == result.sizes() && written.scalar_type() == result.scalar_type();
-}
-
-// A composition may give a conjugate or a negative that is one in name only.
-at::Tensor without_marks(const at::Tensor& result) {
-  return result.defined() ? at::resolve_neg(at::resolve_conj(result)) : result;
 }
 
 // Not copy_, whose own form this may be.
@@ -69,7 +66,7 @@ void write(const at::Tensor& written, const at::Tensor& result) {
   const Payload& from = *payload_in(result);
   if (!to.coordinate()) return;
   to.tile().copy_(
-      redistribute_tile(to.world(), from.resolved_tile(), densely(from.spec()), densely(to.spec())));
+      redistribute_tile(to.world(), from.tile(), densely(from.spec()), densely(to.spec())));
 }
 
 }  // namespace
@@ -93,7 +90,6 @@ Recipe by_plain_form(const Call& call) {
       if (!facts.is_out[index]) results.push_back(arguments[index]);
     }
     op.callBoxed(&results);
-    for (c10::IValue& result : results) result = without_marks(result.toTensor());
     Values given;
     for (const auto& argument : facts.return_is) given.push_back(arguments[*argument]);
     for (std::size_t k = 0; k < given.size(); ++k) {

@@ -252,8 +252,8 @@ Recipe make_convolution_backward(const Call& call) {
 Values without_switches(Arguments a) {
   const std::optional<at::Tensor> bias = a[2].toOptional<at::Tensor>();
   return {at::convolution(a[0].toTensor(), a[1].toTensor(), bias, a[3].toIntVector(),
-                          a[4].toIntVector(), a[5].toIntVector(), a[6].toBool(),
-                          a[7].toIntVector(), a[8].toInt())};
+                          a[4].toIntVector(), a[5].toIntVector(), a[6].toBool(), a[7].toIntVector(),
+                          a[8].toInt())};
 }
 
 Recipe make_without_switches(const Call&) { return without_switches; }

@@ -76,7 +76,8 @@ Recipe backward_on_columns(const Call& call) {
 // bags: a dense gradient, which optimizers take as well.
 Values dense_gradient(Arguments a) {
   TORCH_WARN_ONCE(
-      "tegula: the gradient of a distributed embedding is dense, although sparse=True asks for rows");
+      "tegula: the gradient of a distributed embedding is dense, although sparse=True asks for "
+      "rows");
   return {at::embedding_dense_backward(a[0].toTensor(), a[1].toTensor(), a[2].toInt(), a[3].toInt(),
                                        a[4].toBool())};
 }

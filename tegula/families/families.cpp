@@ -43,8 +43,8 @@ std::vector<std::unique_ptr<torch::Library>> operators_of_any_tensors() {
 
 // Operators whose gradient sends less than libtorch's would.
 std::unique_ptr<torch::Library> operators_with_gradients() {
-  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten",
-                                                  DispatchKey::AutogradPrivateUse3, __FILE__, __LINE__);
+  auto library = std::make_unique<torch::Library>(
+      torch::Library::IMPL, "aten", DispatchKey::AutogradPrivateUse3, __FILE__, __LINE__);
   library->impl("cumsum", TORCH_FN(families::running_sum));
   return library;
 }

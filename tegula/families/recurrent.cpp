@@ -1,7 +1,7 @@
 // Recurrent nets: libtorch composes them of products and gates, step by step. Their first state is
 // usually made by the module, the same on all ranks; it follows the batch, or else the first step
-// would bring the batch to the state. Layers of LSTMs in single or half precision libtorch leaves to
-// a library of its own, which has to have the batch whole; they are composed here.
+// would bring the batch to the state. Layers of LSTMs in single or half precision libtorch leaves
+// to a library of its own, which has to have the batch whole; they are composed here.
 #include <ATen/ATen.h>
 
 #include <algorithm>

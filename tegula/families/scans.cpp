@@ -51,11 +51,10 @@ const Scan kSum = {
     [](const at::Tensor& totals, std::int64_t dim) { return at::sum(totals, dim, true); },
     [](const at::Tensor& before, const at::Tensor& tile) { return before + tile; }, 0};
 
-const Scan kSumFromEnd = {
-    [](const at::Tensor& tile, std::int64_t dim) {
-      return at::flip(at::cumsum(at::flip(tile, dim), dim), dim);
-    },
-    kSum.of_totals, kSum.joined, 0, Begins::AtTheEnd};
+const Scan kSumFromEnd = {[](const at::Tensor& tile, std::int64_t dim) {
+                            return at::flip(at::cumsum(at::flip(tile, dim), dim), dim);
+                          },
+                          kSum.of_totals, kSum.joined, 0, Begins::AtTheEnd};
 
 const Scan kProduct = {
     [](const at::Tensor& tile, std::int64_t dim) { return at::cumprod(tile, dim); },
@@ -90,8 +89,7 @@ at::Tensor scanned(const at::Tensor& tensor, std::int64_t dim, at::ScalarType ty
   const PayloadPtr payload = payload_of(self);
   const at::Tensor tile = scan.of_tile(payload->resolved_tile().to(sum_type(type)), dim);
   const at::Tensor totals = parts_of_all(total_of(tile, dim, scan), *payload, dim);
-  const at::Tensor before =
-      totals_before(totals, dim, shard_here(*payload, dim), scan.begins);
+  const at::Tensor before = totals_before(totals, dim, shard_here(*payload, dim), scan.begins);
   const at::Tensor joined =
       before.size(dim) == 0 ? tile : scan.joined(scan.of_totals(before, dim), tile);
   return placed_as(*payload, joined.to(type));
@@ -270,8 +268,7 @@ const RecipeTable& scan_recipes() {
 at::Tensor running_sum(c10::DispatchKeySet keys, const at::Tensor& self, std::int64_t dim,
                        std::optional<at::ScalarType> type) {
   const bool has_own_gradient = at::GradMode::is_enabled() && self.requires_grad() &&
-                                can_scan(self, dim) && gives_floats(type) &&
-                                !is_transformed(self);
+                                can_scan(self, dim) && gives_floats(type) && !is_transformed(self);
   if (has_own_gradient) return RunningSum::apply(self, dim, type, Begins::AtTheStart);
   // libtorch's own, which is registered for other devices, too
   keys = keys.remove(c10::DispatchKey::AutogradFunctionality).add(c10::DispatchKey::AutogradOther);

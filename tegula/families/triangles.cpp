@@ -131,7 +131,8 @@ Recipe diag_embed(const Call& call) {
 // square is left to libtorch.
 Recipe fill_diagonal(const Call& call) {
   const at::Tensor& self = call.arguments()[0].toTensor();
-  const bool is_one = self.dim() == 2 && (!call.arguments()[2].toBool() || self.size(0) <= self.size(1));
+  const bool is_one =
+      self.dim() == 2 && (!call.arguments()[2].toBool() || self.size(0) <= self.size(1));
   if (!is_one || !has_blocks(call) || call.tensors().front().payload->spec().is_partial()) {
     return nullptr;
   }

@@ -5,7 +5,8 @@
 The calls that torch's own samples make (aten_calls.py) are replayed on two ranks with one operand cut
 along one dim, every operand and dim in turn, the others replicated; of a list all members are cut alike.
 An operator that writes to its operands has those cut, an operator over lists also with all lists cut alike:
-whatever is written stays where it is. What is passed as out= is placed as the plain form places its result.
+whatever is written stays where it is. What is passed as out= is placed as the plain form places its result, or
+if there is no plain form as the operand that is cut, where it has its shape.
 
 What a rank receives during the call, nested calls included, is compared with the other ranks' part of the
 cut operand. The operand is *gathered* if all that is received by all-gathers, reductions, broadcasts and
@@ -22,7 +23,8 @@ An overload is
     gathers      something is; gathering.txt says why
     refused      a tegula.UsageError
     wrong        other values than plain, ranks out of step, a hang, a crash
-    no sample    torch has none with an operand of two elements
+    no operand   it takes no tensor: there is nothing to cut
+    no sample    there is none with an operand of two elements
 """
 import argparse
 import collections
@@ -153,11 +155,15 @@ class Replay:
         return (tuple(place_argument(i, a) for i, a in enumerate(args)),
                 {name: place_argument(name, value) for name, value in kwargs.items()})
 
-    def place_outs(self, func, call):
-        """out= placed as the plain form's results are."""
+    def place_outs(self, func, call, cut):
+        """out= placed as the plain form's results are, or as the operand that is cut."""
         outs = [a.name for a in func._schema.arguments if is_out(a) and a.name in call[1]]
         plain = plain_form(func) if outs else None
         if plain is None:
+            operand = cut.tensors(call)[0]
+            for out in outs:
+                if isinstance(call[1][out], torch.Tensor) and call[1][out].shape == operand.shape:
+                    call[1][out] = self.tg.redistribute(call[1][out], placements=self.tg.placements(operand))
             return
         args, kwargs = call
         inputs, named = copied((args, {n: v for n, v in kwargs.items() if n not in outs}))  # it may write to them
@@ -177,7 +183,7 @@ class Replay:
         plain = copied(call)
         expected = func(*plain[0], **plain[1])
         args, kwargs = self.placed(copied(call), cut)
-        self.place_outs(func, (args, kwargs))
+        self.place_outs(func, (args, kwargs), cut)
         world = self.tg._world.this_world()
         self.tg._tegula.forget_decisions(world)
         with self.tg.CommLog() as log:
@@ -397,12 +403,18 @@ def verdict_on(trials):
 COVERED = ("rule", "view", "link", "tile op", "algorithm", "decomposition", "composite", "universal")
 
 
+def verdict_without_sample(name):
+    takes_tensors = any("Tensor" in str(argument.type) for argument in overload_named(name)._schema.arguments)
+    return ("no sample" if takes_tensors else "no operand"), ""
+
+
 def print_totals(title, verdicts):
     counts = collections.Counter(kind for kind, _ in verdicts.values())
     covered = sum(counts[kind] for kind in COVERED)
     print(f"{title}: {covered} of {len(verdicts)} overloads covered ("
           + ", ".join(f"{counts[kind]} by {kind}" for kind in COVERED if counts[kind]) + ")"
-          + "".join(f"; {counts[kind]} {kind}" for kind in ("gathers", "refused", "wrong", "no sample") if counts[kind]))
+          + "".join(f"; {counts[kind]} {kind}" for kind in ("gathers", "refused", "wrong", "no operand", "no sample")
+                    if counts[kind]))
 
 
 def listed_in(path):
@@ -434,7 +446,8 @@ def report(path, options):
     print_totals("all", verdicts)
     for file, names in lists.items():
         wanted = [n for n in names if is_wanted(n, options.ops)]
-        print_totals(file, {n: verdicts.get(n, ("no sample", "")) for n in wanted})
+        known = {n: verdicts.get(n, ("no sample", "")) for n in wanted}
+        print_totals(file, {n: verdict_without_sample(n) if v[0] == "no sample" else v for n, v in known.items()})
     for name in sorted(unexplained):
         print(f"gathers, but {os.path.basename(REASONS)} does not say why: {name}")
     return 1 if unexplained or any(kind == "wrong" for kind, _ in verdicts.values()) else 0

@@ -1,6 +1,7 @@
 // Reductions and scans along cut dims: the same as on plain tensors, by totals.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <array>
 #include <limits>

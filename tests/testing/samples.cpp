@@ -183,7 +183,8 @@ void add_products(Samples& samples) {
   samples.push_back({"mv", "f64[4, 6], f64[6]"});
   add(samples, {"dot", "vdot"}, {"f64[6], f64[6]"});
   samples.push_back({"vdot", "c128[6], c128[6]"});
-  add(samples, {"_addmm_activation"}, {"f64[6], f64[4, 5], f64[5, 6]", "f64[4, 6], f64[4, 5], f64[5, 6]"});
+  add(samples, {"_addmm_activation"},
+      {"f64[6], f64[4, 5], f64[5, 6]", "f64[4, 6], f64[4, 5], f64[5, 6]"});
   add(samples, {"addmm"},
       {"f64[4, 5], f64[4, 6], f64[6, 5]", "f64[5], f64[4, 6], f64[6, 5]",
        "f64[4, 1], f64[4, 6], f64[6, 5], beta=0.5, alpha=2", "f64[], f64[4, 6], f64[6, 5]"});
