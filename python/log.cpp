@@ -59,9 +59,17 @@ std::vector<std::string> ways_of(const World& world, const std::string& name,
   return {ways.begin(), ways.end()};
 }
 
+void bind_decisions(py::module_& module) {
+  module.def("ways_of", ways_of);
+  module.def("decision_count",
+             [](const World& world) { return world.part<DecisionCache>().size(); });
+  module.def("forget_decisions", [](const World& world) { world.part<DecisionCache>().forget(); });
+}
+
 }  // namespace
 
 void bind_log(py::module_& module) {
+  bind_decisions(module);
   py::class_<CommEntry>(module, "CommEntry", "One collective, send or recv of this rank.")
       .def_property_readonly(
           "kind", [](const CommEntry& entry) { return std::string(name_of(entry.kind)); })
@@ -83,13 +91,6 @@ void bind_log(py::module_& module) {
       .def("entries", &LogContext::entries)
       .def("__len__", [](const LogContext& self) { return self.entries().size(); })
       .def("__str__", &LogContext::text);
-}
-
-void bind_decisions(py::module_& module) {
-  module.def("ways_of", ways_of);
-  module.def("decision_count",
-             [](const World& world) { return world.part<DecisionCache>().size(); });
-  module.def("forget_decisions", [](const World& world) { world.part<DecisionCache>().forget(); });
 }
 
 }  // namespace tegula::python

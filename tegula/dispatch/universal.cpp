@@ -1,10 +1,11 @@
 // The idea: gather each operand once, however often it appears; a view without data of its own is
 // looked at through its gathered base. After the op, every tensor that was written takes its tile
-// back.
+// back. What is passed as out= is written and not read: it is not gathered.
 #include "tegula/dispatch/universal.h"
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tegula/base/error.h"
@@ -25,6 +26,11 @@ class WholeOperands {
  public:
   explicit WholeOperands(const Call& call) : call_(call) {}
 
+  at::Tensor of(const TensorPlace& place) {
+    return is_only_written(place) ? room_for(*place.payload) : of(place.payload);
+  }
+
+ private:
   at::Tensor of(const PayloadPtr& payload) {
     if (const Link* link = payload->link()) {
       // a row by itself: nobody sees what becomes of the rest of its base meanwhile
@@ -37,10 +43,22 @@ class WholeOperands {
     return entry->second;
   }
 
- private:
+  bool is_only_written(const TensorPlace& place) const {
+    if (!call_.facts().is_out[place.argument] || place.payload->link()) return false;
+    const Shape& stride = place.payload->spec().meta().stride();
+    return std::count(stride.begin(), stride.end(), 0) == 0 && !meets_others(*place.payload);
+  }
+
+  // Zeros: an op may leave elements as they are, and they are to be the same on all ranks.
+  static at::Tensor room_for(const Payload& payload) {
+    const TensorMeta& meta = payload.spec().meta();
+    const at::TensorOptions options(scalar_type_of(meta.dtype()));
+    return at::empty_strided(meta.shape(), meta.stride(), options.device(payload.device())).zero_();
+  }
+
   // Whether the base's memory is that of another operand, too; the same on all ranks.
-  bool meets_others(const Payload& link) const {
-    const at::Tensor tile = link.link()->base->tile();
+  bool meets_others(const Payload& payload) const {
+    const at::Tensor tile = base_of(payload).tile();
     std::size_t count = 0;
     for (const TensorPlace& place : call_.tensors()) {
       if (place.payload && base_of(*place.payload).tile().is_alias_of(tile)) ++count;
@@ -165,7 +183,7 @@ std::vector<c10::IValue> run_universal(
   std::vector<std::pair<const TensorPlace*, at::Tensor>> written;
   std::map<std::pair<std::size_t, int>, at::Tensor> plain;
   for (const TensorPlace& place : call.tensors()) {
-    const at::Tensor whole = place.payload ? wholes.of(place.payload) : place.tensor;
+    const at::Tensor whole = place.payload ? wholes.of(place) : place.tensor;
     plain[{place.argument, place.member}] = whole;
     if (place.payload && call.facts().written[place.argument]) written.emplace_back(&place, whole);
   }

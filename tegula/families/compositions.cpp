@@ -10,6 +10,7 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, std::vector<std::size_t>> read_on_host = {
       {"aten::tensor_split.tensor_indices_or_sections", {1}},
       {"aten::ctc_loss.Tensor", {2, 3}},
+      {"aten::_reshape_from_tensor", {1}},
       // how many sequences of a packed batch reach each step
       {"aten::lstm.data", {1}},
       {"aten::gru.data", {1}},
@@ -18,8 +19,10 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
       {"aten::_pad_packed_sequence", {1}},
       {"aten::_pack_padded_sequence_backward", {2}},
   };
-  // in libtorch 2.14 and newer
-  static const std::set<std::string> point_into_data = {"aten::quantile", "aten::nanquantile"};
+  // quantiles in libtorch 2.14 and newer
+  static const std::set<std::string> point_into_data = {"aten::quantile", "aten::nanquantile",
+                                                        "aten::_saturate_weight_to_fp16",
+                                                        "aten::_rowwise_prune"};
   // recurrent modules make the initial state themselves, plain
   static const std::set<std::string> take_plain_tensors = {
       "aten::lstm.input", "aten::gru.input", "aten::rnn_tanh.input", "aten::rnn_relu.input",

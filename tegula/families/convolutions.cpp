@@ -248,11 +248,22 @@ Recipe make_convolution_backward(const Call& call) {
   };
 }
 
+// (..., groups, and switches of libraries that compute it)
+Values without_switches(Arguments a) {
+  const std::optional<at::Tensor> bias = a[2].toOptional<at::Tensor>();
+  return {at::convolution(a[0].toTensor(), a[1].toTensor(), bias, a[3].toIntVector(),
+                          a[4].toIntVector(), a[5].toIntVector(), a[6].toBool(), a[7].toIntVector(),
+                          a[8].toInt())};
+}
+
+Recipe make_without_switches(const Call&) { return without_switches; }
+
 }  // namespace
 
 void convolutions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   const std::string name = toString(op.operator_name());
   if (name == "aten::convolution") notes.decomposition = make_convolution;
+  if (name == "aten::_convolution") notes.decomposition = make_without_switches;
   if (name == "aten::convolution_backward") notes.decomposition = make_convolution_backward;
 }
 

@@ -72,10 +72,25 @@ Recipe backward_on_columns(const Call& call) {
   return is_sparse ? nullptr : on_columns(call);
 }
 
+// (grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse), of embeddings without
+// bags: a dense gradient, which optimizers take as well.
+Values dense_gradient(Arguments a) {
+  TORCH_WARN_ONCE(
+      "tegula: the gradient of a distributed embedding is dense, although sparse=True asks for "
+      "rows");
+  return {at::embedding_dense_backward(a[0].toTensor(), a[1].toTensor(), a[2].toInt(), a[3].toInt(),
+                                       a[4].toBool())};
+}
+
+Recipe make_dense_gradient(const Call& call) {
+  return call.arguments()[5].toBool() ? dense_gradient : nullptr;
+}
+
 }  // namespace
 
 void embedding_bags(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, MakeRecipe> table = {
+      {"aten::embedding_backward", make_dense_gradient},
       {"aten::_embedding_bag", on_columns},
       {"aten::_embedding_bag_forward_only", on_columns},
       {"aten::_embedding_bag_backward", backward_on_columns},

@@ -1,6 +1,7 @@
 // Elements where a mask is true. If of the dims that the mask covers only the first is cut, each
 // rank has a run of the result: ranks tell each other how many elements they have, and the result
-// is cut where they meet. Nothing else travels.
+// is cut where they meet. Nothing else travels. If another dim is cut, the cut moves to the first
+// one before.
 #include <ATen/ATen.h>
 
 #include <map>
@@ -12,7 +13,9 @@
 #include "tegula/families/fresh_tensors.h"
 #include "tegula/families/masks.h"
 #include "tegula/families/operand_tiles.h"
+#include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
+#include "tegula/payload/guards.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/views.h"
 
@@ -36,6 +39,39 @@ std::optional<std::size_t> axis_of_runs(const at::Tensor& self, std::int64_t cov
   }
   if (cuts[0].axes().size() != 1 || cuts[0].most_intervals() > 1) return std::nullopt;
   return cuts[0].axes()[0].axis;
+}
+
+// The spec that self would have if its only cut were along the first dim. None if it is there, if
+// there are several, or if strict mode forbids to move it.
+std::optional<DTensorSpec> cut_along_first(const at::Tensor& self) {
+  const Payload* payload = payload_in(self);
+  if (!payload || !holds_values(*payload) || !payload->coordinate() || StrictMode::is_on()) {
+    return std::nullopt;
+  }
+  Placements placements = payload->spec().placements();
+  std::size_t cuts = 0;
+  for (Placement& placement : placements) {
+    const Shard* shard = as_shard(placement);
+    if (!shard) continue;
+    if (shard->dim() == 0) return std::nullopt;
+    placement = Shard(0);
+    ++cuts;
+  }
+  if (cuts != 1 || self.size(0) < 2) return std::nullopt;
+  const TensorMeta meta(payload->spec().shape(), payload->spec().meta().dtype());
+  return DTensorSpec(payload->spec().mesh(), placements, meta);
+}
+
+// The recipe, on self with its cut moved.
+template <Values (*run)(Arguments)>
+Recipe with_cut_moved(const at::Tensor& self) {
+  const std::optional<DTensorSpec> spec = cut_along_first(self);
+  if (!spec) return nullptr;
+  return [spec = *spec](Arguments a) {
+    Values moved(a.begin(), a.end());
+    moved[0] = move_to(tensor_at(a, 0), spec, CallMode::Sync, {});
+    return run(moved);
+  };
 }
 
 // What each rank along the axis has.
@@ -106,7 +142,7 @@ Recipe make_masked_select(const Call& call) {
   const at::Tensor& mask = tensor_at(call.arguments(), 1);
   if (!covers_first_dims(mask, self) || mask.dim() != self.dim()) return nullptr;
   if (!is_on_mesh_of(call, payload_in(self))) return nullptr;
-  return axis_of_runs(self, self.dim()) ? masked_select : nullptr;
+  return axis_of_runs(self, self.dim()) ? masked_select : with_cut_moved<masked_select>(self);
 }
 
 Values nonzero(Arguments a) {
@@ -124,7 +160,7 @@ Values nonzero(Arguments a) {
 
 Recipe make_nonzero(const Call& call) {
   const at::Tensor& self = tensor_at(call.arguments(), 0);
-  return axis_of_runs(self, self.dim()) ? nonzero : nullptr;
+  return axis_of_runs(self, self.dim()) ? nonzero : with_cut_moved<nonzero>(self);
 }
 
 // Writes ------------------------------------------------------------------------------------------

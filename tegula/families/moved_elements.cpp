@@ -429,8 +429,31 @@ bool is_gradient_of_split() {
   return node && node->name().starts_with("Split");
 }
 
+// libtorch joins an empty vector to tensors of any dims, and leaves it out.
+bool is_empty_vector(const at::Tensor& tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
+
+bool has_empty_vectors_beside_others(const std::vector<TensorPlace>& tensors) {
+  const auto is_empty = [](const TensorPlace& place) { return is_empty_vector(place.tensor); };
+  const auto is_other = [&](const TensorPlace& place) { return place.tensor.dim() > 1; };
+  const auto is_of_type = [&](const TensorPlace& place) {
+    return place.tensor.scalar_type() == tensors.front().tensor.scalar_type();
+  };
+  return std::any_of(tensors.begin(), tensors.end(), is_empty) &&
+         std::any_of(tensors.begin(), tensors.end(), is_other) &&
+         std::all_of(tensors.begin(), tensors.end(), is_of_type);
+}
+
+Values cat_without_empty_vectors(Arguments a) {
+  std::vector<at::Tensor> others;
+  for (const c10::IValue& tensor : a[0].toListRef()) {
+    if (!is_empty_vector(tensor.toTensor())) others.push_back(tensor.toTensor());
+  }
+  return {at::cat(others, a[1].toInt())};
+}
+
 Recipe make_cat(const Call& call) {
   const std::vector<TensorPlace>& tensors = call.tensors();
+  if (has_empty_vectors_beside_others(tensors)) return cat_without_empty_vectors;
   const std::int64_t ndim = tensors.empty() ? 0 : tensors.front().tensor.dim();
   std::int64_t dim = call.arguments()[1].toInt();
   if (ndim == 0 || dim < -ndim || dim >= ndim) return nullptr;

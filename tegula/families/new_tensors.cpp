@@ -150,6 +150,14 @@ Recipe fill_out(const Call& call) {
   };
 }
 
+// (self, non_blocking, memory_format, out): converts as copying does.
+Recipe convert_into(const Call& call) {
+  const at::Tensor& self = call.arguments()[0].toTensor();
+  const at::Tensor& out = call.arguments()[3].toTensor();
+  if (!payload_in(self) || !payload_in(out) || self.sizes() != out.sizes()) return nullptr;
+  return [](Arguments a) -> Values { return {a[3].toTensor().copy_(a[0].toTensor())}; };
+}
+
 // From nothing --------------------------------------------------------------------------------
 
 void build_empty(const Call&, const BuiltTensor&) {}
@@ -216,6 +224,7 @@ void new_tensors(const c10::OperatorHandle& op, OperatorNotes& notes) {
   if (const auto found = fillings.find(name); found != fillings.end()) {
     notes.decomposition = found->second;
   }
+  if (name == "aten::_to_copy.out") notes.decomposition = convert_into;
   if (const auto found = factories.find(name); found != factories.end()) {
     notes.build = found->second;
   }

@@ -392,10 +392,20 @@ Recipe make_random_windows(const Call& call) {
   };
 }
 
+// Without a gradient libtorch reads memory itself here; with one it takes this way, too.
+Values max_pool1d(Arguments a) {
+  return {std::get<0>(at::max_pool1d_with_indices(a[0].toTensor(), a[1].toIntVector(),
+                                                  a[2].toIntVector(), a[3].toIntVector(),
+                                                  a[4].toIntVector(), a[5].toBool()))};
+}
+
+Recipe make_max_pool1d(const Call&) { return max_pool1d; }
+
 }  // namespace
 
 void pooling(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, MakeRecipe> table = {
+      {"aten::max_pool1d", make_max_pool1d},
       {"aten::max_pool2d_with_indices", make_maxima<2>},
       {"aten::max_pool3d_with_indices", make_maxima<3>},
       {"aten::max_pool2d_with_indices_backward", make_maxima_backward<2>},

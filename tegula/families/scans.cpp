@@ -1,15 +1,25 @@
 // Running totals along a cut dim: each rank scans its tile; the totals of all tiles travel, and
 // each rank adds those of the tiles before it. The greatest few likewise: each rank sends its own.
+//
+// libtorch's gradient of a running sum flips, sums and flips back, and a flip along a cut dim sends
+// all elements. Here the gradient is the running sum from the end: totals travel, of the tiles
+// behind.
 #include <ATen/ATen.h>
+#include <ATen/FuncTorchTLS.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/families/recipes.h"
+#include "tegula/families/running_sum.h"
 #include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
+#include "tegula/payload/guards.h"
+#include "tegula/payload/local_call.h"
 
 namespace tegula::inner::families {
 namespace {
@@ -25,18 +35,26 @@ at::Tensor placed_as(const Payload& self, const at::Tensor& tile) {
   return outer_tensor(tile.contiguous(), spec, self.world());
 }
 
+enum class Begins : std::uint8_t { AtTheStart, AtTheEnd };
+
 // How to scan a tile, and what came before it.
 struct Scan {
   at::Tensor (*of_tile)(const at::Tensor& tile, std::int64_t dim);
   at::Tensor (*of_totals)(const at::Tensor& totals, std::int64_t dim);  // one element along dim
   at::Tensor (*joined)(const at::Tensor& before, const at::Tensor& tile);
   double nothing = 0;
+  Begins begins = Begins::AtTheStart;
 };
 
 const Scan kSum = {
     [](const at::Tensor& tile, std::int64_t dim) { return at::cumsum(tile, dim); },
     [](const at::Tensor& totals, std::int64_t dim) { return at::sum(totals, dim, true); },
     [](const at::Tensor& before, const at::Tensor& tile) { return before + tile; }, 0};
+
+const Scan kSumFromEnd = {[](const at::Tensor& tile, std::int64_t dim) {
+                            return at::flip(at::cumsum(at::flip(tile, dim), dim), dim);
+                          },
+                          kSum.of_totals, kSum.joined, 0, Begins::AtTheEnd};
 
 const Scan kProduct = {
     [](const at::Tensor& tile, std::int64_t dim) { return at::cumprod(tile, dim); },
@@ -49,11 +67,20 @@ const Scan kLogSumExp = {
     [](const at::Tensor& before, const at::Tensor& tile) { return at::logaddexp(before, tile); },
     -std::numeric_limits<double>::infinity()};
 
-at::Tensor last_of(const at::Tensor& scanned, std::int64_t dim, double nothing) {
-  if (scanned.size(dim) > 0) return scanned.narrow(dim, scanned.size(dim) - 1, 1);
+// What the scan of a tile ends with.
+at::Tensor total_of(const at::Tensor& scanned, std::int64_t dim, const Scan& scan) {
+  const std::int64_t size = scanned.size(dim);
+  if (size > 0) return scanned.narrow(dim, scan.begins == Begins::AtTheStart ? size - 1 : 0, 1);
   std::vector<std::int64_t> shape = scanned.sizes().vec();
   shape[static_cast<std::size_t>(dim)] = 1;
-  return at::full(shape, nothing, scanned.options());
+  return at::full(shape, scan.nothing, scanned.options());
+}
+
+// Of the totals of all tiles, those that come before the tile of shard `here`.
+at::Tensor totals_before(const at::Tensor& totals, std::int64_t dim, std::int64_t here,
+                         Begins begins) {
+  return begins == Begins::AtTheStart ? totals.narrow(dim, 0, here)
+                                      : totals.narrow(dim, here + 1, totals.size(dim) - here - 1);
 }
 
 at::Tensor scanned(const at::Tensor& tensor, std::int64_t dim, at::ScalarType type,
@@ -61,8 +88,8 @@ at::Tensor scanned(const at::Tensor& tensor, std::int64_t dim, at::ScalarType ty
   const at::Tensor self = with_sum_paid(tensor);
   const PayloadPtr payload = payload_of(self);
   const at::Tensor tile = scan.of_tile(payload->resolved_tile().to(sum_type(type)), dim);
-  const at::Tensor totals = parts_of_all(last_of(tile, dim, scan.nothing), *payload, dim);
-  const at::Tensor before = totals.narrow(dim, 0, shard_here(*payload, dim));
+  const at::Tensor totals = parts_of_all(total_of(tile, dim, scan), *payload, dim);
+  const at::Tensor before = totals_before(totals, dim, shard_here(*payload, dim), scan.begins);
   const at::Tensor joined =
       before.size(dim) == 0 ? tile : scan.joined(scan.of_totals(before, dim), tile);
   return placed_as(*payload, joined.to(type));
@@ -100,6 +127,47 @@ template <Values (*run)(Arguments)>
 Recipe make_floating_scan(const Call& call) {
   const at::Tensor& self = tensor_at(call.arguments(), 0);
   return at::isFloatingType(self.scalar_type()) ? make_scan<run>(call) : nullptr;
+}
+
+// The gradient of a running sum -------------------------------------------------------------------
+
+at::Tensor sum_from_end(const at::Tensor& self, std::int64_t dim) {
+  const BelowAutograd below;
+  if (!can_scan(self, dim)) return at::flip(at::cumsum(at::flip(self, dim), dim), dim);
+  const OnPurpose exchange;
+  const CommLabel label("cumsum_backward");
+  return scanned(self, wrapped(self, dim), self.scalar_type(), kSumFromEnd);
+}
+
+// The gradient of a sum from one side is the sum from the other.
+struct RunningSum : torch::autograd::Function<RunningSum> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& self,
+                            std::int64_t dim, std::optional<at::ScalarType> type, Begins begins) {
+    context->saved_data["dim"] = dim;
+    context->saved_data["type"] = self.scalar_type();
+    context->saved_data["begins"] = static_cast<std::int64_t>(begins);
+    return begins == Begins::AtTheStart ? at::cumsum(self, dim, type) : sum_from_end(self, dim);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto& saved = context->saved_data;
+    const auto begins = static_cast<Begins>(saved.at("begins").toInt());
+    const at::Tensor gradient = gradients[0].to(saved.at("type").toScalarType());
+    const at::Tensor result =
+        apply(gradient, saved.at("dim").toInt(), std::nullopt,
+              begins == Begins::AtTheStart ? Begins::AtTheEnd : Begins::AtTheStart);
+    return {result, {}, {}, {}};
+  }
+};
+
+bool gives_floats(std::optional<at::ScalarType> type) {
+  return !type || at::isFloatingType(*type) || at::isComplexType(*type);
+}
+
+// torch.func and forward-mode derivatives follow libtorch's formulas alone.
+bool is_transformed(const at::Tensor& self) {
+  return at::functorch::functorchTLSAccessor() != nullptr || self._fw_grad(/*level=*/0).defined();
 }
 
 // The greatest so far -----------------------------------------------------------------------------
@@ -195,6 +263,16 @@ const RecipeTable& scan_recipes() {
       {"topk", make_topk},
   };
   return table;
+}
+
+at::Tensor running_sum(c10::DispatchKeySet keys, const at::Tensor& self, std::int64_t dim,
+                       std::optional<at::ScalarType> type) {
+  const bool has_own_gradient = at::GradMode::is_enabled() && self.requires_grad() &&
+                                can_scan(self, dim) && gives_floats(type) && !is_transformed(self);
+  if (has_own_gradient) return RunningSum::apply(self, dim, type, Begins::AtTheStart);
+  // libtorch's own, which is registered for other devices, too
+  keys = keys.remove(c10::DispatchKey::AutogradFunctionality).add(c10::DispatchKey::AutogradOther);
+  return at::_ops::cumsum::redispatch(keys, self, dim, type);
 }
 
 }  // namespace tegula::inner::families

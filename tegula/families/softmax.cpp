@@ -1,6 +1,8 @@
 // The softmax family along a cut dim: the greatest element and the sum travel.
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "tegula/families/operand_tiles.h"
@@ -15,45 +17,87 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 enum class Form { Softmax, LogSoftmax };
 
-// The softmax of a tile by itself, and what its exponentials add up to.
-struct OfTile {
-  at::Tensor result;    // row-major
-  at::Tensor greatest;  // with a dim of one element
-  at::Tensor log_sum;   // of exp(x - greatest)
-};
+// Tiles are worked on block by block, so that what one op writes is still near when the next one
+// reads it: memory is read and written once per pass over the tile, not once per op.
+constexpr std::int64_t kBlockBytes = 256 * 1024;
 
-OfTile of_tile(const at::Tensor& tile, std::int64_t dim, Form form) {
-  const bool is_log = form == Form::LogSoftmax;
-  at::Tensor result = is_log ? at::_log_softmax(tile, dim, false) : at::_softmax(tile, dim, false);
-  if (tile.size(dim) == 0) {
-    std::vector<std::int64_t> shape = tile.sizes().vec();
-    shape[static_cast<std::size_t>(dim)] = 1;
-    return {result, at::full(shape, kMinusInfinity, tile.options()),
-            at::zeros(shape, tile.options())};
+// Calls `work` on intervals that cover a dim of the tile, other than `dim` if there is one.
+void in_blocks(const at::Tensor& tile, std::int64_t dim,
+               const std::function<void(std::int64_t along, const Interval& block)>& work) {
+  const std::int64_t along = dim == 0 && tile.dim() > 1 ? 1 : 0;
+  const std::int64_t size = tile.size(along);
+  if (along == dim) return work(along, {0, size});
+  const std::int64_t bytes = std::max<std::int64_t>(1, tile.numel() * tile.element_size());
+  const std::int64_t step = std::max<std::int64_t>(1, size * kBlockBytes / bytes);
+  for (std::int64_t begin = 0; begin < size; begin += step) {
+    work(along, {begin, std::min(step, size - begin)});
   }
-  at::Tensor greatest = at::amax(tile, {dim}, true);
-  const at::Tensor share = at::amax(result, {dim}, true);  // of the greatest
-  at::Tensor log_sum = at::neg(is_log ? share : at::log(share));
-  const at::Tensor is_out = greatest.eq(kMinusInfinity);
-  // other ranks may have more than minus infinity
-  if (!is_out.is_meta() && is_out.any().item<bool>()) {
-    log_sum.masked_fill_(is_out, 0);
-    result.masked_fill_(is_out, is_log ? kMinusInfinity : 0);
-  }
-  return {result, greatest, log_sum};
 }
 
-// Each rank makes the softmax of its tile; then the greatest elements and the sums travel, and say
-// which share of the whole the tile has.
+at::Tensor part_of(const at::Tensor& tensor, std::int64_t along, const Interval& block) {
+  return tensor.narrow(along, block.begin, block.size);
+}
+
+// What exponentials of a tile are made of and add up to, with a dim of one element.
+struct OfTile {
+  at::Tensor greatest;
+  at::Tensor sum;  // of exp(x - base), where base is the greatest, or 0 if that is infinite
+};
+
+OfTile of_nothing(const at::Tensor& tile, std::int64_t dim) {
+  std::vector<std::int64_t> shape = tile.sizes().vec();
+  shape[static_cast<std::size_t>(dim)] = 1;
+  return {at::full(shape, kMinusInfinity, tile.options()), at::zeros(shape, tile.options())};
+}
+
+OfTile of_block(const at::Tensor& block, std::int64_t dim, at::Tensor exponentials) {
+  const at::Tensor greatest = at::amax(block, {dim}, true);
+  const at::Tensor base = greatest.masked_fill(at::isinf(greatest), 0);
+  at::sub_out(exponentials, block, base).exp_();
+  return {greatest, exponentials.sum({dim}, true)};
+}
+
+// The exponentials are left in `exponentials`, if it is defined.
+OfTile of_tile(const at::Tensor& tile, std::int64_t dim, const at::Tensor& exponentials) {
+  OfTile all = of_nothing(tile, dim);
+  if (tile.size(dim) == 0) return all;
+  in_blocks(tile, dim, [&](std::int64_t along, const Interval& interval) {
+    const at::Tensor block = part_of(tile, along, interval);
+    const OfTile one = of_block(block, dim,
+                                exponentials.defined() ? part_of(exponentials, along, interval)
+                                                       : at::empty(block.sizes(), block.options()));
+    if (along == dim) {
+      all = one;
+    } else {
+      part_of(all.greatest, along, interval).copy_(one.greatest);
+      part_of(all.sum, along, interval).copy_(one.sum);
+    }
+  });
+  return all;
+}
+
+// Each rank adds up the exponentials of its tile; the greatest elements and the sums travel.
 at::Tensor softmax_of_tile(const Payload& self, std::int64_t dim, const Dims& dims, Form form) {
   const auto paid_tile = [&](const at::Tensor& part, ReduceOp op) {
     return payload_of(with_sum_paid(owed_part(part, self, dims, op)))->tile();
   };
-  const OfTile mine = of_tile(self.resolved_tile(), dim, form);
-  const at::Tensor weight = mine.greatest - paid_tile(mine.greatest, ReduceOp::Max) + mine.log_sum;
-  const at::Tensor share = weight - at::log(paid_tile(at::exp(weight), ReduceOp::Sum));
-  at::Tensor result = mine.result;
-  return form == Form::LogSoftmax ? result.add_(share) : result.mul_(at::exp(share));
+  const at::Tensor tile = self.resolved_tile();
+  at::Tensor result = at::empty(tile.sizes(), tile.options());
+  const bool is_log = form == Form::LogSoftmax;
+  const OfTile mine = of_tile(tile, dim, is_log ? at::Tensor() : result);
+  const at::Tensor greatest = paid_tile(mine.greatest, ReduceOp::Max);
+  const at::Tensor share = at::exp(mine.greatest - greatest);
+  const at::Tensor sum = paid_tile(mine.sum * share, ReduceOp::Sum);
+  if (!is_log) return result.mul_(share.div_(sum));
+  const at::Tensor log_sum = at::log(sum);
+  in_blocks(tile, dim, [&](std::int64_t along, const Interval& block) {
+    const auto of = [&](const at::Tensor& rows) {
+      return along == dim ? rows : part_of(rows, along, block);
+    };
+    at::Tensor part = part_of(result, along, block);
+    at::sub_out(part, part_of(tile, along, block), of(greatest)).sub_(of(log_sum));
+  });
+  return result;
 }
 
 template <Form form>
@@ -93,12 +137,17 @@ Recipe make_along_cut_dim(const Call& call) {
   return is_cut(self, dim) && self.size(dim) > 0 && !a[2].toBool() ? run : nullptr;
 }
 
-// a - share * sum, in the memory of `share` where that lies as `a` does.
-at::Tensor less_share(const at::Tensor& a, at::Tensor share, const at::Tensor& sum) {
-  const Payload* of_a = payload_in(a);
-  const Payload* of_share = payload_in(share);
-  const bool is_alike = of_a && of_share && of_a->spec() == of_share->spec();
-  return is_alike ? share.mul_(at::neg(sum)).add_(a) : at::addcmul(a, share, sum, -1);
+// grad - exp(output) * sum.
+at::Tensor less_share(const at::Tensor& grad, const at::Tensor& output, const at::Tensor& sum,
+                      std::int64_t dim) {
+  at::Tensor result = at::empty(output.sizes(), output.options());
+  in_blocks(output, dim, [&](std::int64_t along, const Interval& block) {
+    at::Tensor part = part_of(result, along, block);
+    at::exp_out(part, part_of(output, along, block));
+    part.mul_(along == dim ? sum : part_of(sum, along, block)).neg_();
+    part.add_(part_of(grad, along, block));
+  });
+  return result;
 }
 
 Values softmax_backward(Arguments a) {
@@ -110,11 +159,20 @@ Values softmax_backward(Arguments a) {
 }
 
 Values log_softmax_backward(Arguments a) {
-  const at::Tensor& grad = tensor_at(a, 0);
-  const at::Tensor whole = to_add_up(grad);
-  const at::Tensor share = at::exp(to_add_up(tensor_at(a, 1)));
-  const at::Tensor sum = with_sum_paid(at::sum(whole, {a[2].toInt()}, true));
-  return {in_type(less_share(whole, share, sum), grad.scalar_type())};
+  const at::Tensor grad = to_add_up(tensor_at(a, 0));
+  const at::Tensor output = to_add_up(tensor_at(a, 1));
+  const at::ScalarType type = tensor_at(a, 0).scalar_type();
+  const std::int64_t dim = a[2].toInt() < 0 ? a[2].toInt() + grad.dim() : a[2].toInt();
+  const at::Tensor sum = with_sum_paid(at::sum(grad, {dim}, true));
+  const PayloadPtr of_grad = payload_of(grad), of_output = payload_of(output);
+  const bool is_alike = of_grad && of_output && has_tile(grad) && has_tile(output) &&
+                        of_grad->spec() == of_output->spec() && !of_grad->spec().is_partial();
+  if (!is_alike) return {in_type(at::addcmul(grad, at::exp(output), sum, -1), type)};
+  const at::Tensor tile = less_share(of_grad->resolved_tile(), of_output->resolved_tile(),
+                                     payload_of(sum)->resolved_tile(), dim);
+  const TensorMeta& meta = of_grad->spec().meta();
+  const DTensorSpec spec = of_grad->spec().with_meta(TensorMeta(meta.shape(), meta.dtype()));
+  return {in_type(result_of_tile(tile, spec, of_grad->world()), type)};
 }
 
 template <Values (*run)(Arguments)>

@@ -127,6 +127,22 @@ Recipe diag_embed(const Call& call) {
   };
 }
 
+// (self, value, wrap): each rank fills what it has of the diagonal. One that goes on below the
+// square is left to libtorch.
+Recipe fill_diagonal(const Call& call) {
+  const at::Tensor& self = call.arguments()[0].toTensor();
+  const bool is_one =
+      self.dim() == 2 && (!call.arguments()[2].toBool() || self.size(0) <= self.size(1));
+  if (!is_one || !has_blocks(call) || call.tensors().front().payload->spec().is_partial()) {
+    return nullptr;
+  }
+  return [](Arguments arguments) -> Values {
+    const Payload& of = self_in(arguments);
+    of.tile().diagonal(diagonal_in_tile(of)).fill_(arguments[1].toScalar());
+    return {arguments[0]};
+  };
+}
+
 }  // namespace
 
 void triangles(const c10::OperatorHandle& op, OperatorNotes& notes) {
@@ -136,6 +152,7 @@ void triangles(const c10::OperatorHandle& op, OperatorNotes& notes) {
       {"aten::triu_", triangle_in_place<upper>},
       {"aten::tril_", triangle_in_place<lower>},
       {"aten::trace", trace},
+      {"aten::fill_diagonal_", fill_diagonal},
       {"aten::diag_embed", diag_embed},
   };
   const auto found = table.find(toString(op.operator_name()));

@@ -50,6 +50,7 @@ void add_products(RuleTable& rules) {
   rules.add("mv", "mk * k -> m");
   rules.add_all("dot vdot", "k * k -> ()");
   rules.add("addmm", "mn + mk * kn -> mn");
+  rules.add("_addmm_activation", "~mn, ~mk!, ~k!n -> mn");
   rules.add("addmv", "m + mk * k -> m", matrix_times_vector_plus, "f32[8], f32[8, 6], f32[6]");
   rules.add("addr", "mn + m * n -> mn");
   rules.add("addbmm", "mn + bmk * bkn -> mn");

@@ -96,6 +96,21 @@ std::optional<Signature> bucketize(const OpSchema& schema) {
   return search(schema, schema.tensors.size() - 1, 0);
 }
 
+// (elements, test_elements, assume_unique, invert), where either may be a number: an element is
+// among those of some shard, or among those of none.
+std::optional<Signature> is_among(const OpSchema& schema) {
+  Signature signature;
+  Result result;
+  if (schema.tensors.size() == 2) {
+    result.term = own_factors(signature, schema.spec(0).shape());
+    signature.operands = {{result.term}};
+  }
+  signature.operands.push_back({own_factors(signature, schema.tensors.back()->shape())});
+  signature.results = {result};
+  signature.over = schema.flag(3) ? ReduceOp::Min : ReduceOp::Max;
+  return signature;
+}
+
 }  // namespace
 
 void add_reductions(RuleTable& rules) {
@@ -170,6 +185,11 @@ void add_reductions(RuleTable& rules) {
   rules.add("searchsorted.Scalar", "count over a sequence", searchsorted, "f32[8]");
   rules.add("bucketize.Tensor", "count over a sequence", bucketize, "f32[6, 5], f32[8]");
   rules.add("bucketize.Scalar", "count over a sequence", bucketize, "self=1, f32[8]");
+  rules.add("isin.Tensor_Tensor", "among some", is_among,
+            "f32[8, 6], f32[5], assume_unique=false, invert=false");
+  rules.add("isin.Scalar_Tensor", "among some", is_among,
+            "element=1, f32[8], assume_unique=false, invert=false");
+  rules.add("isin.Tensor_Scalar", "~... -> ...");
   rules.add("sort", "within a dim", along_dim(1, "~... -> ..., ...", ResultLayout::LikeOperands),
             over_dim);
   rules.add("_softmax_backward_data", "within a dim", along_dim(2, "... * ~... -> ..."), gradient);

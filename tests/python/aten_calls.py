@@ -14,6 +14,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from aten_samples import all_samples
+
 CALLS_KEPT = 4  # of one overload, each of another structure
 SAMPLES_SEEN = 60  # of one operator
 SAMPLES_RUN = 15  # of those, spread over them
@@ -225,42 +227,6 @@ def run_optimizer(calls, info):
                     attempt(lambda: optimizer.step(lambda: torch.ones(())))
 
 
-def calls_without_samples():
-    """(name, arguments) of overloads that torch's samples do not reach."""
-    x, y, w, b = torch.randn(6, 8), torch.randn(6, 8), torch.randn(8), torch.randn(8)
-    image, sequence = torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6)
-    number, rows = torch.tensor(2.0), torch.tensor([4, 0, 2])
-    means, variances = torch.zeros(4), torch.ones(4)
-    norm = (image, torch.ones(4), torch.zeros(4))
-    names = {"aten._foreach_add.Tensor": ([x, w], number), "aten._foreach_add_.Tensor": ([x, w], number),
-             "aten._foreach_addcdiv_.Tensor": ([x], [x], [y], torch.tensor([2.0])),
-             "aten._foreach_addcmul_.Tensor": ([x], [x], [y], torch.tensor([2.0])),
-             "aten._foreach_pow.ScalarAndTensor": (2.0, [x, w]), "aten._foreach_powsum.Scalar": ([x, w], 2.0),
-             "aten._amp_foreach_non_finite_check_and_unscale_.default": ([x, y], torch.zeros(1), torch.ones(1)),
-             "aten._fused_rms_norm.default": (x, [8], w, 1e-5),
-             "aten._fused_rms_norm_backward.default": (y, x, [8], torch.rand(6, 1), w, [True, True]),
-             "aten._index_put_impl_.default": (x, [rows], torch.randn(3, 8)),
-             "aten._native_batch_norm_legit_functional.default": (*norm, means, variances, True, 0.1, 1e-5),
-             "aten._native_batch_norm_legit_no_training.default": (*norm, means, variances, 0.1, 1e-5),
-             "aten._native_batch_norm_legit.no_stats": (*norm, True, 0.1, 1e-5),
-             "aten._batch_norm_with_update_functional.default": (*norm, means, variances, 0.1, 1e-5),
-             "aten.adaptive_max_pool1d.default": (sequence, [3]), "aten.max_pool1d_with_indices.default": (sequence, [2]),
-             "aten.float_power_.Scalar": (x.double(), 2.0), "aten.float_power_.Tensor": (x.double(), y.double()),
-             "aten.is_pinned.default": (x,), "aten.is_same_size.default": (x, y), "aten.linalg__powsum.default": (x, 2.0, [1]),
-             "aten.native_dropout.default": (x, 0.5, True), "aten.normal_functional.default": (x,),
-             "aten.rrelu_with_noise_functional.default": (x, y, 0.1, 0.3, True), "aten.to.dtype": (x, torch.float64),
-             "aten.view.dtype": (x, torch.int32), "aten.rnn_tanh_cell.default": (x, y, torch.randn(8, 8), torch.randn(8, 8))}
-    for filter_name in ("bicubic", "lanczos"):
-        resized = torch.randn(2, 4, 4, 5)
-        names[f"aten._upsample_{filter_name}2d_aa.default"] = (image, [4, 5], False)
-        names[f"aten._upsample_{filter_name}2d_aa_backward.default"] = (resized, [4, 5], [2, 4, 6, 8], False)
-    return names.items()
-
-
-def run_named(calls, name, arguments):
-    calls.run(overload_named(name), arguments, {})
-
-
 def recorded():
     from torch.testing._internal import common_methods_invocations as operators
     from torch.testing._internal.common_modules import module_db
@@ -277,8 +243,8 @@ def recorded():
     for info in optim_db:
         attempt(run_optimizer, calls, info)
     seed("more")
-    for name, arguments in calls_without_samples():
-        attempt(run_named, calls, name, arguments)
+    for name, (args, kwargs) in all_samples().items():
+        attempt(calls.run, overload_named(name), args, kwargs)
     return calls
 
 

@@ -5,7 +5,8 @@
 The calls that torch's own samples make (aten_calls.py) are replayed on two ranks with one operand cut
 along one dim, every operand and dim in turn, the others replicated; of a list all members are cut alike.
 An operator that writes to its operands has those cut, an operator over lists also with all lists cut alike:
-whatever is written stays where it is. What is passed as out= is placed as the plain form places its result.
+whatever is written stays where it is. What is passed as out= is placed as the plain form places its result, or
+if there is no plain form as the operand that is cut, where it has its shape.
 
 What a rank receives during the call, nested calls included, is compared with the other ranks' part of the
 cut operand. The operand is *gathered* if all that is received by all-gathers, reductions, broadcasts and
@@ -22,7 +23,8 @@ An overload is
     gathers      something is; gathering.txt says why
     refused      a tegula.UsageError
     wrong        other values than plain, ranks out of step, a hang, a crash
-    no sample    torch has none with an operand of two elements
+    no operand   it takes no tensor: there is nothing to cut
+    no sample    there is none with an operand of two elements
 """
 import argparse
 import collections
@@ -61,14 +63,13 @@ WRONG_IN_TORCH = ("aten.binary_cross_entropy.out",)  # reduces elements that wer
 
 
 def operands_of(func, call):
-    """{place: tensors} of the arguments that are tensors, or lists of them; a place is a number or a name."""
+    """{place: tensors} of the arguments that are tensors, or lists of them; a place is a number or a name.
+    Of a call that only writes, what it writes to."""
     args, kwargs = call
-    found = {}
-    for place, value in [*enumerate(args), *kwargs.items()]:
-        tensors = tensors_of(value)
-        if tensors and not is_out(argument_at(func, place)):
-            found[place] = tensors
-    return found
+    found = {place: tensors_of(value) for place, value in [*enumerate(args), *kwargs.items()]}
+    found = {place: tensors for place, tensors in found.items() if any(t.ndim for t in tensors)}
+    read = {place: tensors for place, tensors in found.items() if not is_out(argument_at(func, place))}
+    return read or found
 
 
 def argument_at(func, place):
@@ -88,14 +89,10 @@ class Cut:
     def may_cut(self, tensor):
         return tensor.ndim > self.dim and tensor.shape[self.dim] > 1
 
-    def bytes_elsewhere(self, call):
-        """Of the operand's elements, those on the other rank."""
-        return sum(self.rest(t) * t.numel() // t.shape[self.dim] * t.element_size()
+    def bytes_elsewhere(self, call, rank):
+        """Of the operand's elements, those on the other rank. Rank 0 holds the larger part."""
+        return sum((t.shape[self.dim] + rank) // 2 * t.numel() // t.shape[self.dim] * t.element_size()
                    for t in self.tensors(call) if self.may_cut(t))
-
-    def rest(self, tensor):
-        size = tensor.shape[self.dim]
-        return size // 2  # of rank 0, which holds the larger part
 
     def tensors(self, call):
         args, kwargs = call
@@ -158,11 +155,15 @@ class Replay:
         return (tuple(place_argument(i, a) for i, a in enumerate(args)),
                 {name: place_argument(name, value) for name, value in kwargs.items()})
 
-    def place_outs(self, func, call):
-        """out= placed as the plain form's results are."""
+    def place_outs(self, func, call, cut):
+        """out= placed as the plain form's results are, or as the operand that is cut."""
         outs = [a.name for a in func._schema.arguments if is_out(a) and a.name in call[1]]
         plain = plain_form(func) if outs else None
         if plain is None:
+            operand = cut.tensors(call)[0]
+            for out in outs:
+                if isinstance(call[1][out], torch.Tensor) and call[1][out].shape == operand.shape:
+                    call[1][out] = self.tg.redistribute(call[1][out], placements=self.tg.placements(operand))
             return
         args, kwargs = call
         inputs, named = copied((args, {n: v for n, v in kwargs.items() if n not in outs}))  # it may write to them
@@ -182,7 +183,7 @@ class Replay:
         plain = copied(call)
         expected = func(*plain[0], **plain[1])
         args, kwargs = self.placed(copied(call), cut)
-        self.place_outs(func, (args, kwargs))
+        self.place_outs(func, (args, kwargs), cut)
         world = self.tg._world.this_world()
         self.tg._tegula.forget_decisions(world)
         with self.tg.CommLog() as log:
@@ -219,7 +220,7 @@ def is_random(func):
 
 
 def received(kind, ranks, sent):
-    """Bytes that come to a rank, of its input's."""
+    """Bytes that come to a rank, of its input's; in an all-to-all, of the inputs of the other one."""
     others = ranks - 1
     return {"all_reduce": 2 * others * sent / ranks, "reduce_scatter": others * sent / ranks,
             "all_to_all": others * sent / ranks, "all_gather": others * sent, "barrier": 0}.get(kind, sent)
@@ -232,6 +233,19 @@ def is_gathered(entries, elsewhere, given, is_small):
     totals = ("all_reduce", "reduce_scatter") if is_small else ()
     rest = sum(received(*entry) for entry in entries if entry[0] not in ("all_to_all", *totals))
     return elsewhere > 0 and (rest >= elsewhere or max([0, *moved]) >= max(elsewhere, given / 2))
+
+
+def all_to_alls(entries):
+    """Their inputs' bytes, as many as a message holds."""
+    return [sent for kind, _, sent in entries if kind == "all_to_all"][:200]
+
+
+def with_inputs(entries, others):
+    """The entries, all-to-alls with the other rank's inputs: from these comes what it sends."""
+    if len(all_to_alls(entries)) != len(others):
+        return entries
+    others = iter(others)
+    return [(kind, ranks, next(others, sent) if kind == "all_to_all" else sent) for kind, ranks, sent in entries]
 
 
 # All of them, on the ranks of a job
@@ -275,7 +289,7 @@ class Suite:
 
     def try_cut(self, func, call, cut, as_sampled):
         ways, entries, given = [], [], 0
-        elsewhere = cut.bytes_elsewhere(call)
+        elsewhere = cut.bytes_elsewhere(call, self.ranks.rank)
         with self.watchdog:
             try:
                 ways, entries, given = self.replay.run(func, call, cut)
@@ -286,13 +300,14 @@ class Suite:
                 kind = "refused" if self.tensors.is_refusal(error) else "error"
                 mine = Outcome(kind, f"{type(error).__name__}: " + " ".join(str(error).split()))
         is_small = as_sampled and sum(t.nbytes for t in cut.tensors(call)) < SMALL
-        gathered = is_gathered(entries, elsewhere, given, is_small)
-        everyone = self.exchange([mine.kind, mine.message[:600], gathered])
+        everyone = self.exchange([mine.kind, mine.message[:600], all_to_alls(entries)])
         outcome = agree([Outcome(kind, message) for kind, message, _ in everyone])
+        entries = with_inputs(entries, everyone[1 - self.ranks.rank][2])
+        gathered = any(self.exchange(is_gathered(entries, elsewhere, given, is_small)))
         if outcome.kind != "right":
             self.mend(outcome)
         return {"cut": str(cut), "operand": list(cut.tensors(call)[0].shape), "shapes": [list(t.shape) for t in tensors_of(call)][:6], "outcome": outcome.kind,
-                "message": outcome.message, "ways": ways, "gathered": any(g for _, _, g in everyone),
+                "message": outcome.message, "ways": ways, "gathered": gathered,
                 "received": int(sum(received(*entry) for entry in entries)), "elsewhere": elsewhere}
 
     def exchange(self, message):
@@ -388,12 +403,18 @@ def verdict_on(trials):
 COVERED = ("rule", "view", "link", "tile op", "algorithm", "decomposition", "composite", "universal")
 
 
+def verdict_without_sample(name):
+    takes_tensors = any("Tensor" in str(argument.type) for argument in overload_named(name)._schema.arguments)
+    return ("no sample" if takes_tensors else "no operand"), ""
+
+
 def print_totals(title, verdicts):
     counts = collections.Counter(kind for kind, _ in verdicts.values())
     covered = sum(counts[kind] for kind in COVERED)
     print(f"{title}: {covered} of {len(verdicts)} overloads covered ("
           + ", ".join(f"{counts[kind]} by {kind}" for kind in COVERED if counts[kind]) + ")"
-          + "".join(f"; {counts[kind]} {kind}" for kind in ("gathers", "refused", "wrong", "no sample") if counts[kind]))
+          + "".join(f"; {counts[kind]} {kind}" for kind in ("gathers", "refused", "wrong", "no operand", "no sample")
+                    if counts[kind]))
 
 
 def listed_in(path):
@@ -425,7 +446,8 @@ def report(path, options):
     print_totals("all", verdicts)
     for file, names in lists.items():
         wanted = [n for n in names if is_wanted(n, options.ops)]
-        print_totals(file, {n: verdicts.get(n, ("no sample", "")) for n in wanted})
+        known = {n: verdicts.get(n, ("no sample", "")) for n in wanted}
+        print_totals(file, {n: verdict_without_sample(n) if v[0] == "no sample" else v for n, v in known.items()})
     for name in sorted(unexplained):
         print(f"gathers, but {os.path.basename(REASONS)} does not say why: {name}")
     return 1 if unexplained or any(kind == "wrong" for kind, _ in verdicts.values()) else 0

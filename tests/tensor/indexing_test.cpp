@@ -192,6 +192,12 @@ TEST(Indexing, BagsOfEmbeddingsAreThoseOfPlainTensors) {
   });
 }
 
+TEST(Indexing, TheGradientOfASparseEmbeddingIsDense) {
+  expect_as_plain({leaf({9, 4}), longs({7, 3, 3, 0})}, [](const Tensors& in) -> Tensors {
+    return {at::embedding(in[0], in[1], -1, false, /*sparse=*/is_dtensor(in[0]))};
+  });
+}
+
 // What travels ------------------------------------------------------------------------------------
 
 TEST(Indexing, RowsOfACutTableAreLookedUpWhereTheyAre) {

@@ -1,6 +1,7 @@
 // Reductions and scans along cut dims: the same as on plain tensors, by totals.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <array>
 #include <limits>
@@ -233,6 +234,32 @@ TEST(Scans, AreWhatPlainTensorsGive) {
   expect_as_plain({whole}, of_first(extremes), {.partial = false});
   expect_as_plain({whole}, [](const Tensors& x) -> Tensors {
     return {x[0].cumsum(0), x[0].cumprod(1), x[0].cumsum(0, at::kDouble)};
+  });
+}
+
+TEST(Scans, TheGradientOfARunningSumSendsTotals) {
+  run_ranks(3, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"tp", 3}});
+    const at::Tensor plain = leaf({10, 64}), weights = numbers({10, 64});
+    const at::Tensor x = distribute_tensor(plain.detach(), mesh, {Shard(0)}).requires_grad_();
+    const at::Tensor y = distribute_tensor(weights, mesh, {Shard(0)});
+    (plain.cumsum(0) * weights).square().sum().backward();
+
+    const at::Tensor loss = (x.cumsum(0) * y).square().sum();
+    CommLog log(world);
+    loss.backward();
+
+    EXPECT_EQ(log.entries().size(), 1) << log.to_string();
+    EXPECT_EQ(log.bytes(), 64 * plain.element_size()) << log.to_string();
+    EXPECT_EQ(placements_of(x.grad()), (Placements{Shard(0)}));
+    EXPECT_EQ(difference(full_tensor(x.grad()), plain.grad()), "");
+  });
+}
+
+TEST(Scans, ARunningSumIsDifferentiatedTwice) {
+  expect_as_plain({leaf({9, 4})}, [](const Tensors& x) -> Tensors {
+    const at::Tensor cubes = x[0].cumsum(0).pow(3).sum();
+    return {torch::autograd::grad({cubes}, {x[0]}, {}, true, true)[0]};
   });
 }
 

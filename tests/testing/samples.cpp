@@ -21,6 +21,7 @@ void add_unary(Samples& samples) {
   const std::string x = "f64[4, 6]";
   add(samples,
       {"zero",
+       "lift",
        "neg",
        "exp",
        "exp2",
@@ -182,6 +183,8 @@ void add_products(Samples& samples) {
   samples.push_back({"mv", "f64[4, 6], f64[6]"});
   add(samples, {"dot", "vdot"}, {"f64[6], f64[6]"});
   samples.push_back({"vdot", "c128[6], c128[6]"});
+  add(samples, {"_addmm_activation"},
+      {"f64[6], f64[4, 5], f64[5, 6]", "f64[4, 6], f64[4, 5], f64[5, 6]"});
   add(samples, {"addmm"},
       {"f64[4, 5], f64[4, 6], f64[6, 5]", "f64[5], f64[4, 6], f64[6, 5]",
        "f64[4, 1], f64[4, 6], f64[6, 5], beta=0.5, alpha=2", "f64[], f64[4, 6], f64[6, 5]"});
@@ -210,6 +213,11 @@ void add_reductions(Samples& samples) {
       {"f64[4, 6, 5], 1", "f64[4, 6], -2, true"});
   add(samples, {"any.dim", "all.dim"}, {"bool[4, 6, 5], 1", "bool[4, 6], -2, true"});
   add(samples, {"argmax", "argmin"}, {"f64[4, 6]"});
+  add(samples, {"isin.Tensor_Tensor"},
+      {"i64[4, 6] in 0..9, i64[5] in 0..9",
+       "i64[4, 6] in 0..9, i64[3, 4] in 0..9, assume_unique=false, invert=true"});
+  add(samples, {"isin.Scalar_Tensor"}, {"3, i64[4, 6] in 0..9", "3, i64[5] in 0..9, false, true"});
+  add(samples, {"isin.Tensor_Scalar"}, {"i64[4, 6] in 0..9, 3"});
   add(samples, {"logsumexp"}, {"f64[4, 6, 5], [1]", "f64[4, 6], [-1, 0], true"});
   add(samples, {"var.correction", "std.correction"},
       {"f64[4, 6, 5], [1]", "f64[4, 6], [-1], correction=0, keepdim=true", "f64[4, 6]"});
