@@ -316,7 +316,19 @@ struct Model : torch::nn::Module {
     for (std::size_t k = 0; k < layers.size(); ++k) {
       x = layers[k]->forward(x, step, cache.layers[k]);
     }
-    return lm_head->forward(norm->forward(x.index({at::arange(texts), last})));
+    return scores_after(to_local(norm->forward(x.index({at::arange(texts), last}))));
+  }
+
+  // Of plain [texts, width]. libtorch's product copies its weight first: pieces stay in the cache.
+  at::Tensor scores_after(const at::Tensor& x) const {
+    std::vector<at::Tensor> pieces;
+    for (const at::Tensor& rows : to_local(lm_head->weight).split(1024)) {
+      pieces.push_back(at::linear(x, rows));
+    }
+    FromLocalOptions as_whole;
+    as_whole.shape = {x.size(0), config.vocabulary};
+    as_whole.check = false;
+    return from_local(at::cat(pieces, 1), mesh, {Shard(1)}, as_whole);
   }
 
   Step step_at(const at::Tensor& positions, std::int64_t keys) const {
