@@ -72,6 +72,8 @@ class OptimizerPart:
                 continue
             parts = value if isinstance(value, (tuple, list)) else [value]
             for k, part in enumerate(parts):
+                if part is None:
+                    continue
                 field = self._field(key, k) if isinstance(value, (tuple, list)) else key
                 number = part.item() if isinstance(part, torch.Tensor) else part
                 number = as_value(joined(self.name, field), number)

@@ -47,8 +47,7 @@ struct SaveOptions {
 // the disk does not let it, a folder step-N.tmp, which the next save removes.
 //
 // UsageError: there is such a step already, another job is saving to the folder, ranks differ in
-// what should be the same (state.h), an element type that safetensors files lack (complex ones but
-// c64), a tensor that is sparse or has no values.
+// what should be the same (state.h), a tensor that is sparse or has no values.
 //
 // Cost: every rank writes its share of each tensor, large pieces at a time, and syncs. Tensors that
 // are not cut by rows are redistributed for it, one at a time.

@@ -64,7 +64,7 @@ at::Tensor memory_for(const SourcedTensor& one) {
                 : at::empty(tensor.sizes(), at::TensorOptions(one.type).device(host_device()));
 }
 
-void take(const at::Tensor& tensor, const at::Tensor& whole) {
+void take_whole(const at::Tensor& tensor, const at::Tensor& whole) {
   if (is_dtensor(tensor)) {
     const DTensorSpec spec = spec_of(tensor);
     const DeviceMesh mesh = mesh_of(tensor);
@@ -126,7 +126,7 @@ void read_some(const Group& group, FileReader& reader, const std::vector<Sourced
     now.clear();
     bytes = 0;
   }
-  for (std::size_t k = 0; k < tensors.size(); ++k) take(tensors[k].tensor, memory[k]);
+  for (std::size_t k = 0; k < tensors.size(); ++k) take_whole(tensors[k].tensor, memory[k]);
 }
 
 bool is_shared(const SourcedTensor& one, const FileReader& reader) {
