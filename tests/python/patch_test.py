@@ -94,6 +94,16 @@ class Values(unittest.TestCase):
         self.assertEqual((x.shape, x.stride()), ((4, 8 * RANKS, 8), (8 * RANKS, 1, 32 * RANKS)))
         self.assertEqual(counted.get_total_counts(), 0)
 
+    def test_what_a_functional_collective_gives_is_a_tile_and_other_subclasses_are_not(self):
+        from torch.distributed._functional_collectives import all_reduce
+        from torch.testing._internal.two_tensor import TwoTensor
+
+        x = DTensor.from_local(all_reduce(torch.ones(2), "sum", MESH), MESH, [Shard(0)])
+        self.assertEqual(x.full_tensor().tolist(), [float(RANKS)] * 2 * RANKS)
+        for make in DTensor.from_local, distribute_tensor:
+            with self.assertRaisesRegex(tg.UsageError, "a subclass with operators of its own"):
+                make(TwoTensor(torch.ones(2), torch.ones(2)), MESH, [Shard(0)])
+
     def test_ranks_outside_of_a_mesh_know_the_whole_and_hold_nothing(self):
         last = DeviceMesh("cpu", [RANKS - 1])
         x = DTensor.from_local(torch.ones(3, 4), last, [Shard(0)]) + 2
