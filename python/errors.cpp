@@ -63,8 +63,8 @@ void bind_errors(py::module_& module) {
     return made;
   };
   PyObject* base = define("Error", "What Tegula throws.", PyExc_RuntimeError);
-  const py::object bases =
-      py::make_tuple(py::handle(base), py::handle(PyExc_ValueError));  // as Python's own calls throw
+  const py::object bases = py::make_tuple(
+      py::handle(base), py::handle(PyExc_ValueError));  // as Python's own calls throw
   error_classes().usage = define("UsageError", "A call that must be fixed.", bases.ptr());
   error_classes().comm = define("CommError", "A peer or a link failed.", base);
   error_classes().internal = define("InternalError", "A bug in Tegula; please report it.", base);

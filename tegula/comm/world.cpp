@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -158,11 +159,14 @@ void begin_with_one_seed(const WorldState& world) {
   SeedWord().set(word);
 }
 
-// The ranks of a job make its worlds in the same order, and those of one number meet. The count
-// belongs to the process, as its place in the job does.
-int next_world_number() {
-  static std::atomic<int> made = 0;
-  return made++;
+// The ranks of a job make its worlds in the same order, and those of one number meet. The counts
+// belong to the process, as its places in jobs do: of one that a launcher started, and of those
+// that torch.distributed's process groups are.
+int next_world_number(const std::string& job) {
+  static std::mutex mutex;
+  static std::map<std::string, int> made;
+  const std::lock_guard<std::mutex> lock(mutex);
+  return made[job]++;
 }
 
 GroupSlot& slot_for(WorldState& world, const std::string& key) {
@@ -233,7 +237,7 @@ World World::from_env(const WorldOptions& options) {
   state->local_size = place.local_size;
   state->backend = options.backend.empty() ? place.backend : options.backend;
   state->timeout = options.timeout.value_or(place.timeout.value_or(comm::kDefaultTimeout));
-  const int number = comm::next_world_number();
+  const int number = comm::next_world_number(place.job);
   const std::string world_name = "world " + std::to_string(number);
   if (place.size == 1) {
     state->board = shm::Board::for_threads(1);

@@ -261,12 +261,12 @@ class Tools(unittest.TestCase):
     def test_names_that_are_not_here_refuse_under_patch(self):
         tg.patch()
         import torch.distributed.tensor as theirs
-        from torch.distributed.tensor.experimental import register_sharding
+        from torch.distributed.tensor.experimental import context_parallel
 
         self.assertIs(theirs.DTensor, dt.DTensor)
         self.assertIs(theirs.distribute_tensor, dt.distribute_tensor)
-        with self.assertRaisesRegex(tg.UsageError, "register_sharding is not there under tegula.patch"):
-            register_sharding(torch.ops.aten.add.Tensor)
+        with self.assertRaisesRegex(tg.UsageError, "context_parallel is not there under tegula.patch"):
+            context_parallel(None)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,9 @@ class Values(unittest.TestCase):
         shape, offset = compute_local_shape_and_global_offset(whole.shape, GRID, placements)
         self.assertEqual(x.to_local().tolist(), whole[offset[0]:offset[0] + shape[0]].tolist())
         self.assertEqual(x.redistribute(placements=[Replicate()] * 2).to_local().tolist(), whole.tolist())
+        if RANKS > 2:  # an axis of one rank cuts nothing
+            self.assertEqual((x._spec.placements, x._spec.shard_order), ((Shard(0), Shard(0)), ((0, (1, 0)),)))
+        self.assertEqual(DTensor(x.to_local(), x._spec).full_tensor().tolist(), whole.tolist())
 
     def test_a_mesh_that_a_with_statement_holds_is_the_default(self):
         with MESH:
@@ -93,6 +96,16 @@ class Values(unittest.TestCase):
             x = DTensor.from_local(tile, MESH, [Shard(1)])
         self.assertEqual((x.shape, x.stride()), ((4, 8 * RANKS, 8), (8 * RANKS, 1, 32 * RANKS)))
         self.assertEqual(counted.get_total_counts(), 0)
+
+    def test_what_a_functional_collective_gives_is_a_tile_and_other_subclasses_are_not(self):
+        from torch.distributed._functional_collectives import all_reduce
+        from torch.testing._internal.two_tensor import TwoTensor
+
+        x = DTensor.from_local(all_reduce(torch.ones(2), "sum", MESH), MESH, [Shard(0)])
+        self.assertEqual(x.full_tensor().tolist(), [float(RANKS)] * 2 * RANKS)
+        for make in DTensor.from_local, distribute_tensor:
+            with self.assertRaisesRegex(tg.UsageError, "a subclass with operators of its own"):
+                make(TwoTensor(torch.ones(2), torch.ones(2)), MESH, [Shard(0)])
 
     def test_ranks_outside_of_a_mesh_know_the_whole_and_hold_nothing(self):
         last = DeviceMesh("cpu", [RANKS - 1])

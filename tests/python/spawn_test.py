@@ -58,10 +58,73 @@ def beside_pytorchs_own(rank, path):
     dist.destroy_process_group()
 
 
+def patched_by_its_parent(rank, path):
+    """A process that a patched one has started is patched; process groups made anew make the world anew."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+    assert DTensor.__module__.startswith("tegula")
+    for turn, ranks in enumerate((RANKS, 1, RANKS)):
+        if rank < ranks:
+            dist.init_process_group("gloo", init_method=f"file://{path}-{turn}", rank=rank, world_size=ranks)
+            x = distribute_tensor(torch.arange(6.0), init_device_mesh("cpu", (ranks,)), [Shard(0)])
+            assert x.to_local().shape == (6 // ranks,) and x.full_tensor().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+            dist.destroy_process_group()
+
+
+def imagined(rank, path):
+    """PyTorch's fake process group: an imagined world, of shapes only."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=3, world_size=8)
+    x = distribute_tensor(torch.arange(16.0), init_device_mesh("cpu", (8,)), [Shard(0)], src_data_rank=None)
+    assert x.to_local().tolist() == [6.0, 7.0] and x.redistribute(placements=[Replicate()]).to_local().shape == (16,)
+
+
+def ranks_as_threads():
+    """PyTorch's threaded process groups: worlds of threads, several of them one after the other."""
+    import unittest
+
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.testing._internal.common_distributed import MultiThreadedTestCase
+
+    class Threads(MultiThreadedTestCase):
+        world_size = 3
+
+        def setUp(self):
+            super().setUp()
+            self._spawn_threads()
+
+        def test_first(self):
+            mesh = init_device_mesh("cpu", (3,))
+            x = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)]).requires_grad_()
+            assert x.to_local().tolist() == [2.0 * self.rank, 2.0 * self.rank + 1]
+            assert x.device_mesh.get_local_rank() == self.rank
+            (x * x).sum().backward()
+            assert x.grad.full_tensor().tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+
+        test_second = test_first
+
+    result = unittest.defaultTestLoader.loadTestsFromTestCase(Threads).run(unittest.TestResult())
+    assert result.testsRun == 2 and result.wasSuccessful(), result
+
+
 def main():
+    import tegula as tg
+
     with tempfile.TemporaryDirectory() as folder:
-        for function in rank_of_two, beside_pytorchs_own:  # spawn throws what a rank throws
-            mp.spawn(function, args=(os.path.join(folder, function.__name__),), nprocs=RANKS)
+        def spawn(function, ranks):  # throws what a rank throws
+            mp.spawn(function, args=(os.path.join(folder, function.__name__),), nprocs=ranks)
+
+        spawn(rank_of_two, RANKS)
+        spawn(beside_pytorchs_own, RANKS)
+        tg.patch()
+        spawn(patched_by_its_parent, RANKS)
+        spawn(imagined, 1)
+        ranks_as_threads()
     print("ok")
 
 

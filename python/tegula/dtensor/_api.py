@@ -1,6 +1,7 @@
 """DTensor, and how plain tensors and modules become distributed, in PyTorch's words."""
 
 import torch
+import torch.utils._python_dispatch
 
 from .. import _modules, _tegula, _tensors
 from .._tegula import MaskPartial, Partial, Replicate, Shard, UsageError, is_dtensor
@@ -38,11 +39,25 @@ def from_local(local_tensor, device_mesh=None, placements=None, *, run_check=Fal
     different sizes need `shape` and `stride`.
     """
     mesh = our_mesh(device_mesh)
-    placements = our_placements(placements, mesh)
+    placements, local_tensor = our_placements(placements, mesh), _plain(local_tensor)
     if shape is None and not run_check:
         shape, stride = _whole_of_equal_tiles(local_tensor, mesh, placements)
     return _tensors.from_local(local_tensor, mesh, placements, shape, stride, run_check,
                                _of_gradients(grad_placements, mesh))
+
+
+def _plain(tensor):
+    """A tensor that has memory: what a functional collective gives is waited for. UsageError for other subclasses."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return tensor
+    from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+    if isinstance(tensor, AsyncCollectiveTensor):
+        return tensor.wait()
+    if torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor):
+        raise UsageError("tegula: a tile is a plain tensor, and this is a subclass with operators of its own\n"
+                         f"  tensor  {type(tensor).__name__}\n  hint    give what it holds")
+    return tensor
 
 
 def _whole_of_equal_tiles(tile, mesh, placements):
@@ -170,6 +185,7 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
             return tensor
         raise UsageError("tegula: a tensor is distributed already, and placed otherwise than asked\n"
                          f"  tensor  {_tegula.spec(tensor)}\n  asked   {placements}\n  hint    use redistribute")
+    tensor = _plain(tensor)
     source = None if src_data_rank is None else _place_of(src_data_rank, mesh)
     return _tensors.distribute_tensor(tensor, mesh, placements, source)
 

@@ -162,7 +162,14 @@ def shown_placements(tensor):
 
 
 def shown_spec(tensor):
-    kinds = _of_pytorch.spec if _of_pytorch is not None else None
-    meta_type, spec_type = (kinds.TensorMeta, kinds.DTensorSpec) if kinds else (TensorMeta, DTensorSpec)
-    meta = meta_type(tensor.shape, tensor.stride(), tensor.dtype)
-    return spec_type(shown_mesh(_tegula.mesh(tensor)), shown_placements(tensor), tensor_meta=meta)
+    """What all ranks know of a tensor; an order of cuts is said as one, where it is one."""
+    mesh, placements = shown_mesh(_tegula.mesh(tensor)), shown_placements(tensor)
+    if _of_pytorch is None:
+        return DTensorSpec(mesh, placements, TensorMeta(tensor.shape, tensor.stride(), tensor.dtype))
+    kinds = _of_pytorch.spec
+    meta = kinds.TensorMeta(tensor.shape, tensor.stride(), tensor.dtype)
+    order = kinds.DTensorSpec._maybe_convert_StridedShard_to_shard_order(placements, mesh)
+    if order is not None:
+        shard = _of_pytorch.placement_types.Shard
+        placements = tuple(shard(one.dim) if type(one).__name__ == "_StridedShard" else one for one in placements)
+    return kinds.DTensorSpec(mesh, placements, tensor_meta=meta, shard_order=order)
