@@ -396,8 +396,38 @@ struct Join {
   std::vector<Plan> operands;
 };
 
+// Which operands libtorch passes over: those of shape [0] among others of more dims.
+std::vector<bool> passed_over(const std::vector<TensorPlace>& tensors) {
+  const auto is_nothing = [](const TensorPlace& place) {
+    return place.tensor.dim() == 1 && place.tensor.size(0) == 0;
+  };
+  std::vector<bool> found;
+  bool is_any = false;
+  bool has_dims = false;
+  for (const TensorPlace& place : tensors) {
+    found.push_back(is_nothing(place));
+    is_any = is_any || found.back();
+    has_dims = has_dims || place.tensor.dim() > 1;
+    if (place.tensor.scalar_type() != tensors.front().tensor.scalar_type()) return {};
+  }
+  return is_any && has_dims ? found : std::vector<bool>{};
+}
+
+Recipe make_cat_of_the_others(const std::vector<bool>& passed) {
+  return [passed](Arguments a) -> Values {
+    std::vector<at::Tensor> others;
+    for (std::size_t k = 0; k < passed.size(); ++k) {
+      if (!passed[k]) others.push_back(a[0].toListRef()[k].toTensor());
+    }
+    return {at::cat(others, a[1].toInt())};
+  };
+}
+
 Recipe make_cat(const Call& call) {
   const std::vector<TensorPlace>& tensors = call.tensors();
+  if (const std::vector<bool> passed = passed_over(tensors); !passed.empty()) {
+    return make_cat_of_the_others(passed);
+  }
   const std::int64_t ndim = tensors.empty() ? 0 : tensors.front().tensor.dim();
   std::int64_t dim = call.arguments()[1].toInt();
   if (ndim == 0 || dim < -ndim || dim >= ndim) return nullptr;
