@@ -69,10 +69,14 @@ TEST(Profiled, WithoutAnObserverNoNameIsMade) {
     is_made = true;
     return std::string("tegula::test");
   };
-  { const Profiled event(name); }
+  {
+    const Profiled event(name);
+  }
   EXPECT_FALSE(is_made);
   const Names names;
-  { const Profiled event(name); }
+  {
+    const Profiled event(name);
+  }
   EXPECT_EQ(names.seen(), std::vector<std::string>{"tegula::test"});
 }
 
