@@ -1,5 +1,7 @@
 """Modules and their gradients: where parameters go, by placements or by plans; when gradients are reduced."""
 
+import functools
+
 import torch
 
 from . import _tegula
@@ -260,3 +262,21 @@ def fully_shard(module, mesh, level=3, *, roles=None, layout="even", multiple=1,
 def no_sync(mesh):
     """A context in which backward passes leave gradients owed over the axes of the mesh; the next pass pays."""
     return _tegula.no_sync(mesh)
+
+
+# PyTorch's replicas flatten what they copy and reduce: they would take each rank's tile for the whole.
+_plain_replicas = torch.nn.parallel.DistributedDataParallel.__init__
+
+
+@functools.wraps(_plain_replicas)
+def _replicas(self, module, *args, **kwargs):
+    name = next((name for name, p in module.named_parameters() if _tegula.is_dtensor(p)), None)
+    if name is not None:
+        raise UsageError("tegula: DistributedDataParallel cannot replicate a distributed parameter\n"
+                         f"  name    {name}\n  spec    {_tegula.spec(module.get_parameter(name))}\n"
+                         "  hint    tegula.replicate(module, mesh[\"dp\"]); with accelerate or the Trainer, which wrap "
+                         "models where they see several processes, start the program by `tegula run`")
+    _plain_replicas(self, module, *args, **kwargs)
+
+
+torch.nn.parallel.DistributedDataParallel.__init__ = _replicas

@@ -205,6 +205,32 @@ def _mesh_of(model):
     return _tensors.mesh(next(p for p in model.parameters() if is_dtensor(p))).root
 
 
+def _reduced(axis, module, args, output):
+    """A hook: what a layer owes along the axis is paid at once, not by each of those who use it."""
+    return _modules.placed(output, axis, Replicate()) if isinstance(output, torch.Tensor) and is_dtensor(output) else output
+
+
+def _reduced_gradient(axis, module, args):
+    """A hook: the same of the gradient that layers side by side owe to what they are all given."""
+    x = args[0] if args else None
+    if isinstance(x, torch.Tensor) and x.requires_grad and is_dtensor(x) and not hasattr(x, "_reduces_its_gradient"):
+        x._reduces_its_gradient = True
+        x.register_hook(lambda gradient: _modules.placed(gradient, axis, Replicate()) if is_dtensor(gradient) else gradient)
+
+
+def _reduce_early(model, mesh):
+    """Layers with cut inputs (linear ones, embeddings with a cut vocabulary), and those with cut outputs."""
+    axis, root = mesh.names[0], mesh.root
+    for module in model.modules():
+        if not isinstance(module, (torch.nn.Linear, torch.nn.Embedding)):
+            continue
+        along = _tensors.placements(module.weight)[root.names.index(axis)]
+        if along == Shard(1 if isinstance(module, torch.nn.Linear) else 0):
+            module.register_forward_hook(functools.partial(_reduced, axis))
+        elif along == Shard(0):
+            module.register_forward_pre_hook(functools.partial(_reduced_gradient, axis))
+
+
 class _SavedByOneRank:
     """The save_pretrained of a distributed model: all ranks call it, parameters are gathered, one rank writes."""
 
@@ -253,6 +279,7 @@ def parallelize(model, mesh, plan=None, prove=None):
     table = _modules.explain(pairs, model, mesh)
     expected = None if prove is None else _one_run(copy.deepcopy(model), prove)
     _modules.parallelize_module(model, mesh, pairs, src_data_rank=None)
+    _reduce_early(model, mesh)
     take_plain_tensors(model)
     for one in {model, _without_adapters(model)}:
         if hasattr(one, "save_pretrained"):

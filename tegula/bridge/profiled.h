@@ -2,8 +2,8 @@
 //
 //   const Profiled event([&] { return "tegula::redistribute " + to_string(plan); });
 //
-// The name is made only while a profiler, or another observer of libtorch's functions, looks at this
-// thread; else it costs a look at that thread's list of observers.
+// The name is made only while a profiler, or another observer of libtorch's functions, looks at
+// this thread; else it costs a look at that thread's list of observers.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -1,6 +1,6 @@
 // What every call on a group has: the party that makes it, a line in the logs that stand, a place
-// in the flight recorder, a name in torch's profiler and, if it does not end at once, a state that is
-// waited for.
+// in the flight recorder, a name in torch's profiler and, if it does not end at once, a state that
+// is waited for.
 #pragma once
 
 #include <ATen/core/Tensor.h>

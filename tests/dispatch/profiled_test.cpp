@@ -38,7 +38,7 @@ class Names {
 
 TEST(Profiled, CallsOnGroupsAreSeenByTheirNames) {
   run_ranks(2, [](World& world) {
-    const Group group = world.group({0, 1}, "tp");
+    const Group group = world.group(world.mesh({{"tp", 2}}), "tp");
     const Names names;
     group.all_reduce(at::ones({4, 2}), ReduceOp::Sum);
     group.all_gather_async(at::ones({3}), 0).wait();
@@ -58,7 +58,7 @@ TEST(Profiled, RedistributionsAreSeenAroundTheirCalls) {
     redistribute(x, {Replicate()});
     EXPECT_EQ(names.seen(), (std::vector<std::string>{
                                 "tegula::redistribute f32[4, 2] on (tp=2) as [S(0)] to [R]",
-                                "tegula::all_gather(f32[2, 2], dim 0) over tp",
+                                "tegula::all_gather(f32[4, 2], dim 0, sizes [2, 2]) over tp",
                             }));
   });
 }
@@ -69,10 +69,14 @@ TEST(Profiled, WithoutAnObserverNoNameIsMade) {
     is_made = true;
     return std::string("tegula::test");
   };
-  { const Profiled event(name); }
+  {
+    const Profiled event(name);
+  }
   EXPECT_FALSE(is_made);
   const Names names;
-  { const Profiled event(name); }
+  {
+    const Profiled event(name);
+  }
   EXPECT_EQ(names.seen(), std::vector<std::string>{"tegula::test"});
 }
 

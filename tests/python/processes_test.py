@@ -104,7 +104,7 @@ class Notebook(unittest.TestCase):
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             asyncio.run(kernel())
-        self.assertRegex(shown.getvalue(), r"(?s)0\., 2\., 4\., 6\..*2\., 2\..*\[3\.0, 3\.0, 3\.0\]")
+        self.assertRegex(shown.getvalue(), r"(?s) 0\n 2\n 4\n 6\n.* 2\n 2\n.*\[3\.0, 3\.0, 3\.0\]")
 
 
 if __name__ == "__main__":

@@ -39,18 +39,18 @@ MESH = tg.init_device_mesh("cpu", SHAPE, mesh_dim_names=("dp", "tp")[-len(SHAPE)
 
 # Of models that bring none.
 BERT = {"**.query": "colwise", "**.key": "colwise", "**.value": "colwise", "**.attention.output.dense": "rowwise",
-        "**.intermediate.dense": "colwise", "**.layer.*.output.dense": "rowwise", "**.word_embeddings": "vocabulary"}
+        "**.intermediate.dense": "colwise", "**.layer.*.output.dense": "rowwise", "**.word_embeddings": "embedding_rowwise"}
 HEADS = {"**.q_proj": "colwise", "**.k_proj": "colwise", "**.v_proj": "colwise", "**.out_proj": "rowwise",
          "**.fc1": "colwise", "**.fc2": "rowwise"}
 PLANS = {
-    "gpt2": {"transformer.wte": "vocabulary", "**.c_attn": tg.Style("columns of a Conv1D", lambda p: tg.Shard(p.tensor.ndim - 1)),
+    "gpt2": {"transformer.wte": "embedding_rowwise", "**.c_attn": tg.Style("columns of a Conv1D", lambda p: tg.Shard(p.tensor.ndim - 1)),
              "**.c_fc": tg.Style("columns of a Conv1D", lambda p: tg.Shard(p.tensor.ndim - 1)),
              "**.mlp.c_proj": tg.Style("rows of a Conv1D", lambda p: tg.Shard(0) if p.tensor.ndim > 1 else tg.Replicate())},
     "opt": HEADS, "clip": HEADS, "whisper": HEADS,
     "bert": BERT, "roberta": BERT,
     "distilbert": {"**.q_lin": "colwise", "**.k_lin": "colwise", "**.v_lin": "colwise", "**.out_lin": "rowwise",
                    "**.lin1": "colwise", "**.lin2": "rowwise"},
-    "t5": {"shared": "vocabulary", "**.q": "colwise", "**.k": "colwise", "**.v": "colwise", "**.o": "rowwise",
+    "t5": {"shared": "embedding_rowwise", "**.q": "colwise", "**.k": "colwise", "**.v": "colwise", "**.o": "rowwise",
            "**.wi": "colwise", "**.wo": "rowwise"},
     "vit": {"**.query": "colwise", "**.key": "colwise", "**.value": "colwise", "**.q_proj": "colwise", "**.k_proj": "colwise",
             "**.v_proj": "colwise", "**.fc1": "colwise", "**.fc2": "rowwise"},

@@ -330,6 +330,15 @@ class Schedulers(Same):
         self.same(list(model.parameters()), list(plain.parameters()))
 
 
+class Joins(Same):
+    def test_a_join_passes_over_what_has_no_shape_yet(self):
+        x = cut(numbers(2, 6, 3, 4), 1)
+        with tg.implicit_replication(), tg.CommLog() as log:
+            y = torch.cat([torch.tensor([]), x], dim=-2)  # as caches of keys and values begin
+        self.assertEqual((len(log), tg.placements(y)), (0, (tg.Shard(1),)))
+        self.same(y, numbers(2, 6, 3, 4))
+
+
 class States(Same):
     def test_a_plain_state_is_loaded_into_a_distributed_model(self):
         plain, model = models()
@@ -339,6 +348,13 @@ class States(Same):
         model.load_state_dict(plain.state_dict())
         self.same(list(model.parameters()), list(plain.parameters()))
         self.assertEqual(tg.placements(model.up.weight), (tg.Shard(0),))
+
+
+class Replicas(Same):
+    def test_pytorchs_own_refuse_distributed_parameters(self):
+        _, model = models()
+        with self.assertRaisesRegex(tg.UsageError, r"(?s)cannot replicate a distributed.*up.weight.*tegula.replicate"):
+            nn.parallel.DistributedDataParallel(model)
 
 
 class Compilers(Same):
@@ -390,7 +406,7 @@ class Profiler(Same):
         names = [event.key for event in profile.key_averages()]
         ranks = tg.size()
         self.assertIn(f"tegula::redistribute f32[{4 * ranks}, 6] on (tp={ranks}) as [S(0)] to [R]", names)
-        self.assertIn("tegula::all_gather(f32[4, 6], dim 0) over tp", names)
+        self.assertTrue(any(name.startswith(f"tegula::all_gather(f32[{4 * ranks}, 6], dim 0") for name in names), names)
         self.assertTrue(any(name.startswith("tegula::all_reduce(f32[") for name in names), names)
 
 
