@@ -70,6 +70,7 @@ class Imagined {
 
 std::string kind_of_call(const CommEntry& entry) {
   std::string kind(name_of(entry.kind));
+  std::ranges::replace(kind, '_', '-');
   if (entry.reduction) kind += ' ' + std::string(name_of(*entry.reduction));
   return kind;
 }

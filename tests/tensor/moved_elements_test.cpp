@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "tegula/comm/comm_log.h"
+#include "tegula/payload/guards.h"
 #include "tests/tensor/images.h"
 
 namespace tegula {
@@ -90,6 +91,27 @@ TEST(MovedElements, SendWhatBelongsElsewhereOnly) {
               world.rank() == 0 ? 32 : 0);
     EXPECT_EQ(bytes_of([&] { return at::cat({x, x}, 0); }), 4 * 32);
     EXPECT_EQ(bytes_of([&] { return at::cat(x.chunk(4), 0); }), 0);
+  });
+}
+
+// Where nothing may be sent unasked, each rank joins what it has, and ranks take turns.
+TEST(MovedElements, JoinsInStrictModeStayWhereTheyAre) {
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = usual_mesh(world);
+    const at::Tensor whole = numbers({8, 4}), other = numbers({3, 4}, 2);
+    const at::Tensor x = distribute_tensor(whole, mesh, {Shard(0)});
+    const at::Tensor y = distribute_tensor(other, mesh, {Shard(0)});
+    at::Tensor twice, joined;
+    {
+      const StrictMode strict;
+      twice = at::cat({x, x}, 0);
+      joined = at::cat({x, y, x}, 0);
+    }
+    EXPECT_EQ(to_string(placements_of(twice)), "[S(0, blocks=2)]");
+    EXPECT_EQ(to_string(placements_of(joined)), "[S(0, sizes=[4, 4, 2, 1, 4, 4])]");
+    EXPECT_EQ(difference(full_tensor(twice), at::cat({whole, whole}, 0)), "");
+    EXPECT_EQ(difference(full_tensor(joined), at::cat({whole, other, whole}, 0)), "");
+    EXPECT_EQ(placements_of(at::cat({x, x}, 0)), Placements{Shard(0)});  // the same call, unstrict
   });
 }
 
