@@ -455,7 +455,8 @@ Recipe make_cat(const Call& call) {
       cut_along_only(leading->spec(), std::vector<bool>(static_cast<std::size_t>(ndim), true));
   const TensorMeta meta(shape, spec.meta().dtype());
   const std::optional<DTensorSpec> as_it_is = joined_by_turns(call, spec, dim, meta);
-  if (StrictMode::is_on() && !as_it_is) return nullptr;
+  const bool stays_now = as_it_is && is_gradient_of_split();
+  if (StrictMode::is_on() && !stays_now) return nullptr;
   Dims moved(shape.size(), false);
   moved[static_cast<std::size_t>(dim)] = true;
   const auto joins =
@@ -473,7 +474,7 @@ Recipe make_cat(const Call& call) {
   }
   return [joins, dim](Arguments a) -> Values {
     std::vector<at::Tensor> parts;
-    const bool stays = joins->as_it_is && (StrictMode::is_on() || is_gradient_of_split());
+    const bool stays = joins->as_it_is && is_gradient_of_split();
     const bool is_inside = joins->operands.front().is_inside;
     for (std::size_t k = 0; k < joins->operands.size() && is_inside; ++k) {
       const Plan& plan = joins->operands[k];

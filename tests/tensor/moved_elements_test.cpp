@@ -94,25 +94,27 @@ TEST(MovedElements, SendWhatBelongsElsewhereOnly) {
   });
 }
 
-// Where nothing may be sent unasked, each rank joins what it has, and ranks take turns.
-TEST(MovedElements, JoinsInStrictModeStayWhereTheyAre) {
-  run_impatient(2, [](World& world) {
-    const DeviceMesh mesh = usual_mesh(world);
-    const at::Tensor whole = numbers({8, 4}), other = numbers({3, 4}, 2);
-    const at::Tensor x = distribute_tensor(whole, mesh, {Shard(0)});
-    const at::Tensor y = distribute_tensor(other, mesh, {Shard(0)});
-    at::Tensor twice, joined;
-    {
-      const StrictMode strict;
-      twice = at::cat({x, x}, 0);
-      joined = at::cat({x, y, x}, 0);
-    }
-    EXPECT_EQ(to_string(placements_of(twice)), "[S(0, blocks=2)]");
-    EXPECT_EQ(to_string(placements_of(joined)), "[S(0, sizes=[4, 4, 2, 1, 4, 4])]");
-    EXPECT_EQ(difference(full_tensor(twice), at::cat({whole, whole}, 0)), "");
-    EXPECT_EQ(difference(full_tensor(joined), at::cat({whole, other, whole}, 0)), "");
-    EXPECT_EQ(placements_of(at::cat({x, x}, 0)), Placements{Shard(0)});  // the same call, unstrict
-  });
+// Each rank joins what it has, and ranks take turns: the gradient is cut as what was split.
+TEST(MovedElements, GradientsOfSplitsStayWhereTheyAre) {
+  for (const char* const cut : {"S(0, blocks=2)", "S(0, sizes=[3, 1, 1, 3])", "S(0)"}) {
+    run_impatient(2, [&](World& world) {
+      const Placements placements{parse_placement(cut)};
+      const at::Tensor x = distribute_tensor(numbers({8, 4}), usual_mesh(world), placements);
+      x.set_requires_grad(true);
+      const CommLog log(world);
+      {
+        const StrictMode strict;
+        const std::vector<at::Tensor> parts = x.split(4);
+        (parts[0].square().sum() + (parts[1] * 3).sum()).backward();
+      }
+      EXPECT_TRUE(log.empty()) << log.to_string();
+      EXPECT_EQ(placements_of(x.grad()), placements);
+      const at::Tensor whole = numbers({8, 4});
+      EXPECT_EQ(difference(full_tensor(x.grad()), at::cat({whole.narrow(0, 0, 4) * 2,
+                                                           at::full({4, 4}, 3.0, at::kDouble)})),
+                "");
+    });
+  }
 }
 
 TEST(MovedElements, GradientsOfSlicesStayWhereTheyAre) {
