@@ -60,11 +60,23 @@ bool is_like_attention(const Attention& a) {
   return a.query.dim() == 4 && a.key.dim() == 4 && a.value.dim() == 4 && spec_in(a.query);
 }
 
+// Several heads of queries for each of the keys and values.
+bool shares_heads(const Attention& a) {
+  const std::int64_t heads = a.key.size(kHeads);
+  return heads == a.value.size(kHeads) && heads > 0 && a.query.size(kHeads) > heads &&
+         a.query.size(kHeads) % heads == 0;
+}
+
 // Causal --------------------------------------------------------------------------------------
 
-bool is_causal_over_cut_rows(const Attention& a) {
-  return a.is_causal && !a.mask &&
-         (is_cut(a.query, kRows) || is_cut(a.key, kRows) || is_cut(a.value, kRows));
+// Also where heads are shared: they become rows, of which several are the same row of the query.
+bool needs_causal_mask(const Attention& a) {
+  if (!a.is_causal || a.mask) return false;
+  for (const at::Tensor& tensor : {a.query, a.key, a.value}) {
+    const DTensorSpec* spec = spec_in(tensor);
+    if (is_cut(tensor, kRows) || (shares_heads(a) && spec && spec->is_sharded())) return true;
+  }
+  return false;
 }
 
 // Minus infinity where a key comes after the query's row. Cut as the query's rows are.
@@ -100,12 +112,6 @@ Values causal_backward(Arguments arguments) {
 }
 
 // Heads that queries share ----------------------------------------------------------------------
-
-bool shares_heads(const Attention& a) {
-  const std::int64_t heads = a.key.size(kHeads);
-  return !a.is_causal && heads == a.value.size(kHeads) && heads > 0 &&
-         a.query.size(kHeads) > heads && a.query.size(kHeads) % heads == 0;
-}
 
 // [b, g * h, q, ...] -> [b, h, g * q, ...]: the g heads that share one key stand one after the
 // other.
@@ -192,8 +198,8 @@ Values by_totals(Arguments arguments) {
 Recipe make_attention(const Call& call) {
   const Attention a = Attention::forward(call.arguments());
   if (!is_like_attention(a)) return nullptr;
-  if (is_causal_over_cut_rows(a)) return causal;
-  if (shares_heads(a)) return sharing_heads;
+  if (needs_causal_mask(a)) return causal;
+  if (!a.is_causal && shares_heads(a)) return sharing_heads;
   const bool has_own_heads = a.query.size(kHeads) == a.key.size(kHeads);
   return !a.is_causal && has_own_heads && a.dropout == 0 && cuts_keys_alone(a) ? by_totals
                                                                                : nullptr;
@@ -202,8 +208,8 @@ Recipe make_attention(const Call& call) {
 Recipe make_attention_backward(const Call& call) {
   const Attention a = Attention::backward(call.arguments());
   if (!is_like_attention(a)) return nullptr;
-  if (is_causal_over_cut_rows(a)) return causal_backward;
-  return shares_heads(a) ? sharing_heads_backward : nullptr;
+  if (needs_causal_mask(a)) return causal_backward;
+  return !a.is_causal && shares_heads(a) ? sharing_heads_backward : nullptr;
 }
 
 }  // namespace

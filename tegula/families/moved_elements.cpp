@@ -1,7 +1,7 @@
 // Ops that move elements along a dim which is cut: flips, rolls, padding, joins. Each rank wants
 // certain intervals of the dim, and gets them (redistribute/dim_exchange.h). The result is cut by
-// the same axes: alike where the size stays, else evenly. Joins that are the gradient of a split send
-// nothing: each rank joins what it has.
+// the same axes: alike where the size stays, else evenly. Joins that are the gradient of a split
+// send nothing: each rank joins what it has.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -399,8 +399,8 @@ struct Join {
   std::optional<DTensorSpec> as_it_is;  // where ranks take turns, and nothing is sent
 };
 
-// The joined operands if each rank joins what it has: along an axis that cuts all of them alone, its
-// ranks take turns. None if that is not so.
+// The joined operands if each rank joins what it has: along an axis that cuts all of them alone,
+// its ranks take turns. None if that is not so.
 std::optional<DTensorSpec> joined_by_turns(const Call& call, const DTensorSpec& leading,
                                            std::int64_t dim, const TensorMeta& joined) {
   const auto place = static_cast<std::size_t>(dim);
@@ -478,11 +478,12 @@ Recipe make_cat(const Call& call) {
       cut_along_only(leading->spec(), std::vector<bool>(static_cast<std::size_t>(ndim), true));
   const TensorMeta meta(shape, spec.meta().dtype());
   const std::optional<DTensorSpec> as_it_is = joined_by_turns(call, spec, dim, meta);
-  if (StrictMode::is_on() && !as_it_is) return nullptr;
+  const bool stays_now = as_it_is && is_gradient_of_split();
+  if (StrictMode::is_on() && !stays_now) return nullptr;
   Dims moved(shape.size(), false);
   moved[static_cast<std::size_t>(dim)] = true;
-  const auto joins = std::make_shared<Join>(
-      Join{cut_alike(spec, meta, moved), call.world(), {}, as_it_is});
+  const auto joins =
+      std::make_shared<Join>(Join{cut_alike(spec, meta, moved), call.world(), {}, as_it_is});
   std::int64_t begin = 0;
   for (const TensorPlace& place : tensors) {
     const std::int64_t size = place.tensor.size(dim);
@@ -496,7 +497,7 @@ Recipe make_cat(const Call& call) {
   }
   return [joins, dim](Arguments a) -> Values {
     std::vector<at::Tensor> parts;
-    const bool stays = joins->as_it_is && (StrictMode::is_on() || is_gradient_of_split());
+    const bool stays = joins->as_it_is && is_gradient_of_split();
     const bool is_inside = joins->operands.front().is_inside;
     for (std::size_t k = 0; k < joins->operands.size() && is_inside; ++k) {
       const Plan& plan = joins->operands[k];

@@ -29,8 +29,8 @@ DeviceMesh imagined_mesh(const DeviceMesh& root) {
   return world.mesh(DeviceMesh(axes, ranks, "meta"));
 }
 
-// While it stands, members are DTensors on the imagined mesh: those that are DTensors placed as they
-// are, with their policies, others replicated.
+// While it stands, members are DTensors on the imagined mesh: those that are DTensors placed as
+// they are, with their policies, others replicated.
 class Imagined {
  public:
   Imagined(const std::vector<StandingMember>& members, const DeviceMesh& mesh) {
@@ -38,10 +38,10 @@ class Imagined {
     for (const StandingMember& member : members) {
       at::Tensor tensor = member.tensor;
       if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-      const Placements placements = is_dtensor(tensor) ? placements_of(tensor)
-                                                       : Placements(mesh.ndim(), Replicate());
-      const at::Tensor imagined = empty(tensor.sizes().vec(), mesh, placements,
-                                        at::TensorOptions(tensor.scalar_type()));
+      const Placements placements =
+          is_dtensor(tensor) ? placements_of(tensor) : Placements(mesh.ndim(), Replicate());
+      const at::Tensor imagined =
+          empty(tensor.sizes().vec(), mesh, placements, at::TensorOptions(tensor.scalar_type()));
       lent_.push_back({tensor, tensor.detach(), tensor.grad()});
       tensor.mutable_grad() = at::Tensor();
       if (is_dtensor(tensor)) {
@@ -70,6 +70,7 @@ class Imagined {
 
 std::string kind_of_call(const CommEntry& entry) {
   std::string kind(name_of(entry.kind));
+  std::ranges::replace(kind, '_', '-');
   if (entry.reduction) kind += ' ' + std::string(name_of(*entry.reduction));
   return kind;
 }

@@ -64,13 +64,12 @@ PackedCut unequal_parts(const Units& units) {
           .hint("units are rows, or heads of equal size");
     }
     const std::int64_t unit = size / all;
-    const std::int64_t together = groups >= ranks ? groups : 1;
+    const bool by_groups = groups >= ranks;
     std::vector<std::int64_t> sizes;
     for (const std::int64_t part : units) {
+      const std::int64_t shared = by_groups ? groups : part;
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        sizes.push_back(groups >= ranks
-                            ? even_chunk(groups, ranks, rank).size * (part / together) * unit
-                            : even_chunk(part, ranks, rank).size * unit);
+        sizes.push_back(even_chunk(shared, ranks, rank).size * (part / shared) * unit);
       }
     }
     return Cut::ragged(std::move(sizes));
@@ -163,10 +162,12 @@ Style style_named(std::string_view name) {
   }
   constexpr std::string_view kColwise = "packed colwise ", kRowwise = "packed rowwise ";
   if (name.starts_with(kColwise)) {
-    return packed(name, name.substr(kColwise.size()), [](const auto& p) { return PackedColwise(p); });
+    return packed(name, name.substr(kColwise.size()),
+                  [](const auto& p) { return PackedColwise(p); });
   }
   if (name.starts_with(kRowwise)) {
-    return packed(name, name.substr(kRowwise.size()), [](const auto& p) { return PackedRowwise(p); });
+    return packed(name, name.substr(kRowwise.size()),
+                  [](const auto& p) { return PackedRowwise(p); });
   }
   throw UsageError("there is no style of this name")
       .fact("style", in_quotes(name))

@@ -51,10 +51,10 @@ Style Colwise();
 // The same for several layers in one, `parts` equal ones side by side (query, key and value; gate
 // and up): each rank has its features of every part.
 Style PackedColwise(std::int64_t parts);
-// The same for unequal parts, given in units of equal length: rows, or heads, which then stay whole.
-// PackedColwise({8, 2, 2}) is a query of 8 heads with keys and values of 2: each rank has some of
-// the 2 groups of 4, 1 and 1 heads. If there are fewer groups than ranks, each part is cut by itself.
-// split_with_sizes (or narrow) of the output along its last dim gives cut parts, without
+// The same for unequal parts, given in units of equal length: rows, or heads, which then stay
+// whole. PackedColwise({8, 2, 2}) is a query of 8 heads with keys and values of 2: each rank has
+// some of the 2 groups of 4, 1 and 1 heads. If there are fewer groups than ranks, each part is cut
+// by itself. split_with_sizes (or narrow) of the output along its last dim gives cut parts, without
 // communication.
 Style PackedColwise(const std::vector<std::int64_t>& units);
 // Each rank has some of the input features: matrices are cut along dim 1, biases are replicated,

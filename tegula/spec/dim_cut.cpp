@@ -94,8 +94,8 @@ std::vector<std::int64_t> held_before(const std::vector<std::int64_t>& sizes, st
 }  // namespace
 
 // One axis applied to one piece of `length` elements. The piece is divided into runs of `run`
-// elements, the last of which may be shorter; each is cut into chunks by the even rule, one for each
-// rank, or by `offsets`, `turns` for each rank: chunk k is that of rank k % ranks.
+// elements, the last of which may be shorter; each is cut into chunks by the even rule, one for
+// each rank, or by `offsets`, `turns` for each rank: chunk k is that of rank k % ranks.
 struct DimCut::Level {
   std::int64_t length;
   std::int64_t ranks;

@@ -1,6 +1,6 @@
-// Everything that can be told from the lengths of the pieces is checked first; then turns are made as
-// few as possible, each list is dropped if it says what is so anyway, and collapsed if all pieces
-// have the same.
+// Everything that can be told from the lengths of the pieces is checked first; then turns are made
+// as few as possible, each list is dropped if it says what is so anyway, and collapsed if all
+// pieces have the same.
 #include "tegula/spec/simplest_cut.h"
 
 #include <algorithm>
@@ -156,7 +156,8 @@ Cut with_fewest_turns(const CutAxis& axis, std::size_t pieces) {
   std::vector<std::int64_t> blocks = axis.cut.blocks();
   std::vector<std::vector<std::int64_t>> sizes;
   if (in_even_blocks || in_blocks) {
-    const std::size_t entries = by_row.size() == 1 ? std::max<std::size_t>(blocks.size(), 1) : pieces;
+    const std::size_t entries =
+        by_row.size() == 1 ? std::max<std::size_t>(blocks.size(), 1) : pieces;
     std::vector<std::int64_t> multiplied;
     for (std::size_t piece = 0; piece < entries; ++piece) {
       const std::vector<Turn>& turns = by_row[by_row.size() == 1 ? 0 : piece];

@@ -43,11 +43,14 @@ Placement plain_placement(Way way) {
   return Replicate();
 }
 
-// The last rank gets one, the first the rest.
+// The last rank gets one, the first the rest, if that is much in two turns.
 std::vector<std::int64_t> given_sizes(std::int64_t length, std::int64_t ranks) {
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks), 0);
-  sizes.back() += std::min<std::int64_t>(length, 1);
-  sizes.front() += length - std::min<std::int64_t>(length, 1);
+  const auto last = static_cast<std::size_t>(ranks) - 1;
+  std::vector<std::int64_t> sizes(2 * static_cast<std::size_t>(ranks), 0);
+  sizes[last + 1] = length > 4 ? length / 3 : 0;
+  const std::int64_t of_last = std::min<std::int64_t>(length, 1);
+  sizes[last] += of_last;
+  sizes[0] += length - of_last - sizes[last + 1];
   return sizes;
 }
 

@@ -67,13 +67,17 @@ std::vector<RandomTensor> random_tensors(Random& random) {
   return tensors;
 }
 
-// Also cut in blocks.
+// Also cut in blocks, or by turns.
 RandomPlace some_place(Random& random, const DeviceMesh& mesh, at::IntArrayRef shape, Owed owed) {
   RandomPlace place = random_place(random, mesh, shape, owed);
   if (shape.empty() || !random.one_in(5)) return place;
   place = {Placements(mesh.ndim(), Replicate()), {}};
   const auto dim = random.between(0, static_cast<std::int64_t>(shape.size()) - 1);
-  place.placements.back() = Shard(dim, Cut::in_blocks(random.between(2, 3)));
+  const std::int64_t ranks = mesh.axes().back().size;
+  place.placements.back() =
+      random.one_in(2) ? Shard(dim, Cut::in_blocks(random.between(2, 3)))
+                       : Shard(dim, Cut::ragged(random_sizes(
+                                        random, shape[static_cast<std::size_t>(dim)], 3 * ranks)));
   return place;
 }
 

@@ -202,7 +202,7 @@ TEST(FullyShard, StateIsCutWhileWeightsAndGradientsAreWhole) {
     const DeviceMesh mesh = world.mesh({{"dp", 2}});
     Network ours;
     fully_shard(ours, mesh, zero_1());
-    torch::optim::Adam optimizer(ours.parameters(), torch::optim::AdamOptions(0.1));
+    torch::optim::AdamW optimizer(ours.parameters(), torch::optim::AdamWOptions(0.1));
     for (int step = 0; step < 2; ++step) {
       optimizer.zero_grad();
       const at::Tensor loss = ours.loss(shard_batch(tokens(4, step), mesh));
@@ -216,7 +216,7 @@ TEST(FullyShard, StateIsCutWhileWeightsAndGradientsAreWhole) {
       EXPECT_EQ(log.size(), before) << log.to_string();
     }
     const at::Tensor& weight = ours.up->weight;
-    const auto& state = static_cast<const torch::optim::AdamParamState&>(
+    const auto& state = static_cast<const torch::optim::AdamWParamState&>(
         *optimizer.state().at(weight.unsafeGetTensorImpl()));
     EXPECT_EQ(to_string(placements_of(state.exp_avg())), "[S(0)]");
     EXPECT_EQ(to_local(state.exp_avg_sq()).size(0), world.rank() == 0 ? 4 : 3);

@@ -66,6 +66,34 @@ class Plans(unittest.TestCase):
         self.assertRegex(text, r"up\.weight +colwise +\[S\(0\)\]")
         self.assertRegex(text, r"all ")
 
+    def test_explain_with_a_step_says_what_it_sends(self):
+        model, log = Model(), tg.CommLog()
+
+        def step(imagined):
+            words = tg.zeros((4, 3), imagined, dtype=torch.int64)
+            loss_of(model, words).backward()
+
+        with log:
+            text = tg.explain(self.PLAN, model, MESH, step)
+        self.assertEqual(len(log), 0)
+        if tg.size() > 1:
+            self.assertRegex(text, r"a step sends +over +ranks +calls +bytes\n.* tp +" + str(tg.size()))
+        self.assertFalse(any(tg.is_dtensor(p) or p.grad is not None for p in model.parameters()))
+
+    def test_unequal_parts_of_a_packed_layer_are_cut_by_themselves(self):
+        torch.manual_seed(0)
+        layer = nn.Linear(6, 4 * (8 + 2 + 2))
+        x = numbers(3, 6)
+        wanted = layer(x).split([32, 8, 8], -1)
+        tg.parallelize_module(layer, MESH, [("**", tg.Refused()), ("*", tg.PackedColwise([8, 2, 2]))])
+        with tg.strict_mode():
+            parts = layer(x).split([32, 8, 8], -1)
+        for part, want in zip(parts, wanted):
+            self.assertTrue(tg.placements(part)[0].is_shard())
+            torch.testing.assert_close(tg.full_tensor(part), want)
+        with self.assertRaisesRegex(tg.UsageError, "(?s)up.bias.*has to name it"):
+            tg.parallelize_module(Model(), MESH, [("**", tg.Refused()), ("tokens", tg.VocabularyCut())])
+
     def test_a_style_of_ones_own_sees_the_parameter(self):
         model = Model()
         style = tg.Style("biases cut", lambda p: tg.Shard(0) if p.name == "bias" else tg.Replicate())

@@ -431,7 +431,8 @@ TEST(DimCut, RanksTakeTurnsWhereMoreSizesAreGiven) {
   EXPECT_EQ(cut.intervals({0}), (std::vector<Interval>{{0, 2}, {4, 1}, {6, 1}}));
   EXPECT_EQ(cut.intervals({1}), (std::vector<Interval>{{2, 2}, {5, 1}, {7, 1}}));
   EXPECT_EQ(cut.most_intervals(), 3);
-  EXPECT_EQ(cut.owners({4, 3}), (std::vector<Share>{{0, {4, 1}, 2}, {0, {6, 1}, 3}, {1, {5, 1}, 2}}));
+  EXPECT_EQ(cut.owners({4, 3}),
+            (std::vector<Share>{{0, {4, 1}, 2}, {0, {6, 1}, 3}, {1, {5, 1}, 2}}));
 }
 
 TEST(DimCut, TurnsAreAsFewAsTheyCanBe) {

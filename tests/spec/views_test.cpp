@@ -418,8 +418,9 @@ TEST(Views, UnequalPartsOfAPackedDimAreCutByThemselves) {
   EXPECT_EQ(regrouped_text("f32[8, 2] on (a=2) as [S(0, sizes=[2, 2, 1, 1, 1, 1])]", {16}), packed);
   EXPECT_EQ(regrouped_text("f32[3, 16] on (a=2) as [S(1, sizes=[4, 4, 2, 2, 2, 2])]", {48}),
             "f32[48] on (a=2) as [S(0, blocks=3, sizes=[4, 4, 2, 2, 2, 2])]");
-  EXPECT_EQ(regrouped_text("f32[48] on (a=2) as [S(0, blocks=3, sizes=[4, 4, 2, 2, 2, 2])]", {3, 16}),
-            "f32[3, 16] on (a=2) as [S(1, sizes=[4, 4, 2, 2, 2, 2])]");
+  EXPECT_EQ(
+      regrouped_text("f32[48] on (a=2) as [S(0, blocks=3, sizes=[4, 4, 2, 2, 2, 2])]", {3, 16}),
+      "f32[3, 16] on (a=2) as [S(1, sizes=[4, 4, 2, 2, 2, 2])]");
   EXPECT_EQ(regrouped_text("f32[8] on (a=2) as [S(0, sizes=[2, 2, 1, 1, 1, 1])]", {4, 2}), "none");
 }
 
