@@ -55,7 +55,6 @@ WHY_MORE = {
     "cross_entropy": ROWS,
     "cross_entropy in loss_parallel": "the sum that the loss owes is paid by itself",
     "cross_entropy with weights": ROWS,
-    "cumsum dim 0": "libtorch's gradient flips twice, and each flip keeps the cut",
     "fftshift dim 0": FLIP,
     "flip dim 0": FLIP,
     "matrix_norm": NORM,
@@ -67,7 +66,6 @@ WHY_MORE = {
     "to RR": "the fastest plan by the cost model, not that of the fewest bytes",
     "to S0S1": "the fastest plan by the cost model, not that of the fewest bytes",
     "vector_norm of dim 0": NORM,
-    "weight_norm": "no rule",
 }
 
 

@@ -24,9 +24,11 @@ class WarnedOperators {
   std::set<std::string> names_;
 };
 
-bool is_gathered(const TensorPlace& place) {
+// What is passed as out= is written, not gathered.
+bool is_gathered(const Call& call, const TensorPlace& place) {
   if (!place.payload) return false;
   const Link* link = place.payload->link();
+  if (call.facts().is_out[place.argument] && !link) return false;
   return !(link ? link->base : place.payload)->spec().is_replicated();
 }
 
@@ -35,14 +37,15 @@ bool is_gathered(const TensorPlace& place) {
 void warn_of_gather(const Call& call) {
   const std::vector<TensorPlace>& tensors = call.tensors();
   if (call.world().rank() != 0 || gives_numbers(call) ||
-      std::none_of(tensors.begin(), tensors.end(), is_gathered) ||
+      std::none_of(tensors.begin(), tensors.end(),
+                   [&](const TensorPlace& place) { return is_gathered(call, place); }) ||
       !call.world().part<WarnedOperators>().is_first(call.facts().name)) {
     return;
   }
   std::ostringstream text;
   text << "tegula: an op gathers its operands: no rule covers the call\n  op      " << call.text();
   for (const TensorPlace& place : tensors) {
-    if (is_gathered(place)) text << "\n  gather  " << described(place.tensor);
+    if (is_gathered(call, place)) text << "\n  gather  " << described(place.tensor);
   }
   text << "\n  hint    redistribute its operands, or TEGULA_LOG=error; said once per operator";
   log_line(LogLevel::Warn, text.str());

@@ -127,19 +127,21 @@ Recipe diag_embed(const Call& call) {
   };
 }
 
-// (self, value, wrap): each rank fills what it has of the diagonal. One that goes on below the
-// square is left to libtorch.
+// (self, value, wrap): each rank fills what it has of the diagonal, by an op that autograd follows.
+// A diagonal that goes on below the square is left to libtorch.
 Recipe fill_diagonal(const Call& call) {
-  const at::Tensor& self = call.arguments()[0].toTensor();
-  const bool is_one =
-      self.dim() == 2 && (!call.arguments()[2].toBool() || self.size(0) <= self.size(1));
-  if (!is_one || !has_blocks(call) || call.tensors().front().payload->spec().is_partial()) {
-    return nullptr;
-  }
+  const at::Tensor& matrix = call.arguments()[0].toTensor();
+  if (matrix.dim() != 2) return nullptr;
+  const bool is_wrapped = call.arguments()[2].toBool() && matrix.size(0) > matrix.size(1);
+  if (is_wrapped || !has_blocks(call)) return nullptr;
+  if (!holds_values(*call.tensors().front().payload)) return nullptr;
   return [](Arguments arguments) -> Values {
     const Payload& of = self_in(arguments);
-    of.tile().diagonal(diagonal_in_tile(of)).fill_(arguments[1].toScalar());
-    return {arguments[0]};
+    const DTensorSpec spec = of.spec().with_meta(TensorMeta(of.spec().shape(), DType::Bool));
+    const at::Tensor tile = fresh_tile(spec, of.world()).zero_();
+    tile.diagonal(diagonal_in_tile(of)).fill_(true);
+    const at::Tensor mask = outer_tensor(tile, spec, of.world());
+    return {arguments[0].toTensor().masked_fill_(mask, arguments[1].toScalar())};
   };
 }
 

@@ -216,7 +216,8 @@ void add_reductions(Samples& samples) {
   add(samples, {"isin.Tensor_Tensor"},
       {"i64[4, 6] in 0..9, i64[5] in 0..9",
        "i64[4, 6] in 0..9, i64[3, 4] in 0..9, assume_unique=false, invert=true"});
-  add(samples, {"isin.Scalar_Tensor"}, {"3, i64[4, 6] in 0..9", "3, i64[5] in 0..9, false, true"});
+  add(samples, {"isin.Scalar_Tensor"},
+      {"3, i64[4, 6] in 0..9", "3, i64[4, 6] in 0..9, false, true"});
   add(samples, {"isin.Tensor_Scalar"}, {"i64[4, 6] in 0..9, 3"});
   add(samples, {"logsumexp"}, {"f64[4, 6, 5], [1]", "f64[4, 6], [-1, 0], true"});
   add(samples, {"var.correction", "std.correction"},
