@@ -52,7 +52,7 @@ void drop_folder(const std::string& folder) {
 }
 
 constexpr std::int64_t kSmallTensors = 512;
-constexpr std::int64_t kSmallSide = 256;  // 256 KiB each
+constexpr std::int64_t kSmallSide = 64;  // 16 KiB each
 constexpr std::chrono::microseconds kDelay{2000};
 
 // This rank's half of the rows of each tensor, by a read of its own.
