@@ -51,8 +51,9 @@ int run(int argc, char** argv) {
   std::string group = "all";
   std::string json;
   bool peer = false;
-  app.add_option("group", group,
-                 "core, comm, dispatch, io, ops, plan, redistribute, serve, train, or all (default)");
+  app.add_option(
+      "group", group,
+      "core, comm, dispatch, io, ops, plan, redistribute, serve, train, or all (default)");
   app.add_flag("--peer", peer, "Measure the same work with the peers, in the same run");
   app.add_option("--json", json, "Write one JSON line per measurement to this file");
   Selection selection;
