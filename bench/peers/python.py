@@ -18,7 +18,7 @@ import tempfile
 import time
 
 SIZE, PARAMETERS = 8, 50
-TURNS, SECONDS = 41, 0.02
+TURNS, SECONDS = 201, 0.002
 IMPORTS = 7
 RANKS, STEPS = 2, 7
 LLAMA = {"vocab_size": 4096, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8,

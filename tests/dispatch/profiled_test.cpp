@@ -44,8 +44,8 @@ TEST(Profiled, CallsOnGroupsAreSeenByTheirNames) {
     group.all_gather_async(at::ones({3}), 0).wait();
     EXPECT_EQ(names.seen(), (std::vector<std::string>{
                                 "tegula::all_reduce(f32[4, 2], sum) over tp",
-                                "tegula::all_gather(f32[3], dim 0) over tp",
-                                "tegula::all_gather(f32[3], dim 0) over tp, waiting",
+                                "tegula::all_gather(f32[6], dim 0) over tp",
+                                "tegula::all_gather(f32[6], dim 0) over tp, waiting",
                             }));
   });
 }
@@ -53,7 +53,7 @@ TEST(Profiled, CallsOnGroupsAreSeenByTheirNames) {
 TEST(Profiled, RedistributionsAreSeenAroundTheirCalls) {
   run_ranks(2, [](World& world) {
     const DeviceMesh mesh = world.mesh({{"tp", 2}});
-    const at::Tensor x = ones({4, 2}, mesh, {Shard(0)});
+    const at::Tensor x = distribute_tensor(at::ones({4, 2}), mesh, {Shard(0)});
     const Names names;
     redistribute(x, {Replicate()});
     EXPECT_EQ(names.seen(), (std::vector<std::string>{
