@@ -1,9 +1,7 @@
 // Ops that move elements along a dim which is cut: flips, rolls, padding, joins. Each rank wants
 // certain intervals of the dim, and gets them (redistribute/dim_exchange.h). The result is cut by
-// the same axes: alike where the size stays, else evenly. Joins that are the gradient of a split
-// send nothing: each rank joins what it has.
+// the same axes: alike where the size stays, else evenly.
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
 #include <map>
@@ -396,38 +394,7 @@ struct Join {
   DTensorSpec to;
   World world;
   std::vector<Plan> operands;
-  std::optional<DTensorSpec> as_it_is;  // where ranks take turns, and nothing is sent
 };
-
-// The joined operands if each rank joins what it has: along an axis that cuts all of them alone,
-// its ranks take turns. None if that is not so.
-std::optional<DTensorSpec> joined_by_turns(const Call& call, const DTensorSpec& leading,
-                                           std::int64_t dim, const TensorMeta& joined) {
-  const auto place = static_cast<std::size_t>(dim);
-  if (leading.dim_cuts()[place].axes().size() != 1) return std::nullopt;
-  const CutAxis& axis = leading.dim_cuts()[place].axes()[0];
-  std::vector<std::int64_t> sizes;
-  for (const TensorPlace& one : call.tensors()) {
-    if (!one.payload || one.payload->link()) return std::nullopt;
-    const DTensorSpec& spec = one.payload->spec();
-    if (!differ_in_one_cut(spec, leading, dim) || spec.dim_cuts()[place].most_intervals() > 1) {
-      return std::nullopt;
-    }
-    Coordinate at(spec.mesh().ndim(), 0);
-    for (std::int64_t rank = 0; rank < axis.ranks; ++rank) {
-      at[axis.axis] = rank;
-      sizes.push_back(spec.dim_cuts()[place].local_size(at));
-    }
-  }
-  Placements placements = leading.placements();
-  placements[axis.axis] = Shard(dim, Cut::ragged(std::move(sizes)));
-  return DTensorSpec(leading.mesh(), placements, leading.shard_order(), joined);
-}
-
-bool is_gradient_of_split() {
-  const auto node = torch::autograd::get_current_node();
-  return node && node->name().starts_with("Split");
-}
 
 // libtorch joins an empty vector to tensors of any dims, and leaves it out.
 bool is_empty_vector(const at::Tensor& tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
@@ -476,14 +443,10 @@ Recipe make_cat(const Call& call) {
   if (!leading) return nullptr;
   const DTensorSpec spec =
       cut_along_only(leading->spec(), std::vector<bool>(static_cast<std::size_t>(ndim), true));
-  const TensorMeta meta(shape, spec.meta().dtype());
-  const std::optional<DTensorSpec> as_it_is = joined_by_turns(call, spec, dim, meta);
-  const bool stays_now = as_it_is && is_gradient_of_split();
-  if (StrictMode::is_on() && !stays_now) return nullptr;
   Dims moved(shape.size(), false);
   moved[static_cast<std::size_t>(dim)] = true;
-  const auto joins =
-      std::make_shared<Join>(Join{cut_alike(spec, meta, moved), call.world(), {}, as_it_is});
+  const auto joins = std::make_shared<Join>(
+      Join{cut_alike(spec, TensorMeta(shape, spec.meta().dtype()), moved), call.world(), {}});
   std::int64_t begin = 0;
   for (const TensorPlace& place : tensors) {
     const std::int64_t size = place.tensor.size(dim);
@@ -497,15 +460,14 @@ Recipe make_cat(const Call& call) {
   }
   return [joins, dim](Arguments a) -> Values {
     std::vector<at::Tensor> parts;
-    const bool stays = joins->as_it_is && is_gradient_of_split();
     const bool is_inside = joins->operands.front().is_inside;
     for (std::size_t k = 0; k < joins->operands.size() && is_inside; ++k) {
       const Plan& plan = joins->operands[k];
       const at::Tensor tile = tile_at(a[0].toListRef()[k].toTensor(), plan.from, plan.world);
-      parts.push_back(stays ? tile : plan.fetch(tile, 0));
+      parts.push_back(plan.fetch(tile, 0));
     }
-    return {result_of_tile(is_inside ? at::cat(parts, dim) : at::Tensor(),
-                           stays ? *joins->as_it_is : joins->to, joins->world)};
+    return {
+        result_of_tile(is_inside ? at::cat(parts, dim) : at::Tensor(), joins->to, joins->world)};
   };
 }
 
@@ -580,7 +542,7 @@ Recipe unless_strict(const Call& call) {
 void moved_elements(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, MakeRecipe> table = {
       {"aten::_pad_circular", make_circular_pad},
-      {"aten::cat", make_cat},
+      {"aten::cat", unless_strict<make_cat>},
       {"aten::constant_pad_nd", make_constant_pad},
       {"aten::flip", unless_strict<make_flip>},
       {"aten::reflection_pad1d", make_pad<Boundary::Reflect>},

@@ -202,41 +202,6 @@ TEST(ParallelizeModule, UnequalPartsSplitWithoutCommunicationInStrictMode) {
   });
 }
 
-// The gradients of the parts are joined where they are, and are cut as the layer's output is.
-TEST(ParallelizeModule, TheGradientOfASplitSendsNothing) {
-  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
-  for (const auto& units : std::vector<std::vector<std::int64_t>>{{6, 3, 3}, {4, 4, 4}, {5, 7}}) {
-    nn::Linear plain(6, 12);
-    plain->weight.set_data(numbers({12, 6}, 1));
-    plain->bias.set_data(numbers({12}, 2));
-    const at::Tensor x = numbers({4, 6}, 3);
-    const auto loss = [&](nn::Linear& layer, const at::Tensor& input) {
-      at::Tensor sum;
-      double weight = 1;
-      for (const at::Tensor& part : layer(input).split_with_sizes(units, -1)) {
-        const at::Tensor one = (part.square() * weight++).sum();
-        sum = sum.defined() ? sum + one : one;
-      }
-      return sum;
-    };
-    loss(plain, x).backward();
-    run_impatient(2, [&](World& world) {
-      const DeviceMesh mesh = world.mesh({{"tp", 2}});
-      nn::Linear ours(6, 12);
-      ours->weight.set_data(plain->weight.detach().clone());
-      ours->bias.set_data(plain->bias.detach().clone());
-      parallelize_module(*ours, mesh, {{"*", PackedColwise(units)}}, kSameOnAllRanks);
-      const at::Tensor input = distribute_tensor(x, mesh, {Replicate()}, kSameOnAllRanks);
-      const CommLog log(world);
-      loss(ours, input).backward();
-      EXPECT_TRUE(log.empty()) << log.to_string();
-      EXPECT_EQ(placements_of(ours->weight.grad()), placements_of(ours->weight));
-      EXPECT_EQ(difference(full_tensor(ours->weight.grad()), plain->weight.grad()), "");
-      EXPECT_EQ(difference(full_tensor(ours->bias.grad()), plain->bias.grad()), "");
-    });
-  }
-}
-
 // Parts side by side as a packed layer leaves them, taken as they are by the layer after it.
 TEST(ParallelizeModule, APackedRowwiseLayerTakesPackedInputsAsTheyAre) {
   const EnvironmentVariable unchecked("TEGULA_CHECK", "0");

@@ -3,7 +3,6 @@
 #include <torch/torch.h>
 
 #include "tegula/comm/comm_log.h"
-#include "tegula/payload/guards.h"
 #include "tests/tensor/images.h"
 
 namespace tegula {
@@ -92,29 +91,6 @@ TEST(MovedElements, SendWhatBelongsElsewhereOnly) {
     EXPECT_EQ(bytes_of([&] { return at::cat({x, x}, 0); }), 4 * 32);
     EXPECT_EQ(bytes_of([&] { return at::cat(x.chunk(4), 0); }), 0);
   });
-}
-
-// Each rank joins what it has, and ranks take turns: the gradient is cut as what was split.
-TEST(MovedElements, GradientsOfSplitsStayWhereTheyAre) {
-  for (const char* const cut : {"S(0, blocks=2)", "S(0, sizes=[3, 1, 1, 3])", "S(0)"}) {
-    run_impatient(2, [&](World& world) {
-      const Placements placements{parse_placement(cut)};
-      const at::Tensor x = distribute_tensor(numbers({8, 4}), usual_mesh(world), placements);
-      x.set_requires_grad(true);
-      const CommLog log(world);
-      {
-        const StrictMode strict;
-        const std::vector<at::Tensor> parts = x.split(4);
-        (parts[0].square().sum() + (parts[1] * 3).sum()).backward();
-      }
-      EXPECT_TRUE(log.empty()) << log.to_string();
-      EXPECT_EQ(placements_of(x.grad()), placements);
-      const at::Tensor whole = numbers({8, 4});
-      EXPECT_EQ(difference(full_tensor(x.grad()), at::cat({whole.narrow(0, 0, 4) * 2,
-                                                           at::full({4, 4}, 3.0, at::kDouble)})),
-                "");
-    });
-  }
 }
 
 TEST(MovedElements, GradientsOfSlicesStayWhereTheyAre) {
