@@ -41,7 +41,7 @@ at::Tensor part_of(const at::Tensor& tensor, std::int64_t along, const Interval&
 // What exponentials of a tile are made of and add up to, with a dim of one element.
 struct OfTile {
   at::Tensor greatest;
-  at::Tensor sum;  // of exp(x - base), where base is the greatest, or 0 if that is infinite
+  at::Tensor sum;  // of exp(x - base), where base is the greatest, or the finite number next to it
 };
 
 OfTile of_nothing(const at::Tensor& tile, std::int64_t dim) {
@@ -52,7 +52,9 @@ OfTile of_nothing(const at::Tensor& tile, std::int64_t dim) {
 
 OfTile of_block(const at::Tensor& block, std::int64_t dim, at::Tensor exponentials) {
   const at::Tensor greatest = at::amax(block, {dim}, true);
-  const at::Tensor base = greatest.masked_fill(at::isinf(greatest), 0);
+  const double most = block.scalar_type() == at::kDouble ? std::numeric_limits<double>::max()
+                                                         : std::numeric_limits<float>::max();
+  const at::Tensor base = at::clamp(greatest, -most, most);
   at::sub_out(exponentials, block, base).exp_();
   return {greatest, exponentials.sum({dim}, true)};
 }
