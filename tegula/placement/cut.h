@@ -4,10 +4,10 @@
 // first axis it is the whole dim. Three forms, which combine:
 //
 //   even       chunks of ceil(length / ranks); the last ones may be shorter or empty
-//   ragged     chunks of given sizes, e.g. sizes=[3, 1, 4] for three ranks
-//   in blocks  the piece is first divided into `blocks` equal runs (of ceil(length / blocks)), each
-//              run is cut as above, and a rank holds its chunk of every run, one after the other.
-//              This is what flattening [B, S] into [B*S] leaves when S is cut: blocks = B.
+//   ragged     chunks of given sizes, e.g. sizes=[3, 1, 4] for three ranks; if there are more,
+//              ranks take turns: sizes=[4, 4, 1, 2] gives the first of two ranks 4, then 1
+//   in blocks  `blocks` equal runs (of ceil(length / blocks)) are each cut as above, and a rank
+//              holds its chunks of every run: what flattening [B, S] leaves when S is cut
 //
 // A later axis may need another value for each earlier piece: then `blocks` has one entry and
 // `sizes` one row per piece, ordered by the coordinates of the earlier axes (the first slowest).

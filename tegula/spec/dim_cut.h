@@ -3,7 +3,7 @@
 // The axes cut one after the other: the first cuts the dim into one piece per rank along it, the
 // second cuts each of those pieces, and so on. A shard is a piece that no further axis cuts; it is
 // a list of intervals of the dim, in the order in which the rank stores them (one interval, unless
-// an axis cuts in blocks).
+// an axis cuts in blocks, or by turns).
 //
 // Law: the intervals of all shards partition [0, size).
 //
@@ -77,8 +77,8 @@ class DimCut {
 
   std::int64_t size_;
   std::vector<CutAxis> axes_;
-  // For ragged cuts: running sums of the sizes, one row per row of sizes, so that no look-up is
-  // linear in ranks. offsets_[axis index in axes_][row][rank].
+  // For ragged cuts: where chunks begin in the piece and in their rank's shard, two lists per row
+  // of sizes, so that no look-up is linear in ranks. offsets_[axis index in axes_][2 * row (+ 1)].
   std::vector<std::vector<std::vector<std::int64_t>>> offsets_;
 };
 

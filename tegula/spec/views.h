@@ -27,8 +27,9 @@ struct DimSlice {
   std::int64_t step = 1;
 };
 
-// Shards keep what they hold of the slice, so they may become ragged. Of a dim that is cut in
-// blocks there are slices within one block, and of whole blocks, without steps; none for others.
+// Shards keep what they hold of the slice, so they may become ragged. Of a dim of which ranks hold
+// several runs there are slices within one, of whole blocks, and, if one axis cuts it, others that
+// have few enough runs; without steps.
 std::optional<DTensorSpec> sliced(const DTensorSpec& spec, const DimSlice& slice,
                                   const TensorMeta& meta);
 // The same slice of an interval of the dim, counted from the interval's begin.
