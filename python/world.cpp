@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "tegula/comm/lane.h"
+#include "tegula/comm/waiting.h"
 #include "tegula/comm/world.h"
 #include "tegula/random/random.h"
 
@@ -25,6 +26,21 @@ DeviceMesh mesh_of_world(const World& world,
   std::vector<MeshAxis> made;
   for (const auto& [name, size] : axes) made.push_back({.name = name, .size = size});
   return world.mesh(DeviceMesh(std::move(made), std::move(ranks), std::move(device_type)));
+}
+
+// The interpreter's lock, which ranks that are threads share.
+class LetGoOfInterpreter final : public inner::comm::LetGo {
+ public:
+  LetGoOfInterpreter() : state_(PyEval_SaveThread()) {}
+  ~LetGoOfInterpreter() override { PyEval_RestoreThread(state_); }
+
+ private:
+  PyThreadState* state_;
+};
+
+std::unique_ptr<inner::comm::LetGo> let_go_of_interpreter() {
+  if (!Py_IsInitialized() || !PyGILState_Check()) return nullptr;
+  return std::make_unique<LetGoOfInterpreter>();
 }
 
 // The body gets the world of a rank and says what went wrong; nothing: all went well.
@@ -60,6 +76,7 @@ class LaneContext final : public GuardContext<Lane> {
 }  // namespace
 
 void bind_world(py::module_& module) {
+  inner::comm::set_lock_of_threads(let_go_of_interpreter);
   py::class_<World>(module, "World", "The ranks of a job.")
       .def_static("from_env", world_from_env, py::arg("backend"), py::arg("timeout"), Unlocked())
       .def_static("fake", &World::fake, py::arg("size"), py::arg("rank"))

@@ -100,6 +100,7 @@ auto run_now(GroupState& group, Kind kind, Make make) {
   const comm::LogTime time(line);
   const Profiled event([&] { return comm::profiled_name(group, prepared.call); });
   comm::Engine& engine = thread.engine();
+  const std::unique_ptr<comm::LetGo> let_go = comm::let_go_while_waiting();
   const std::unique_lock<std::mutex> lock = engine.worker().lock_when_idle();
   engine.compare_agreed(prepared.call);
   return prepared.run(engine);

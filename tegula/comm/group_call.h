@@ -18,6 +18,7 @@
 #include "tegula/comm/group_state.h"
 #include "tegula/comm/log_book.h"
 #include "tegula/comm/prepared_call.h"
+#include "tegula/comm/waiting.h"
 
 namespace tegula::inner::comm {
 
@@ -41,6 +42,7 @@ struct PendingState {
   const std::vector<at::Tensor>& wait() {
     const LogTime time(line);
     const Profiled event([this] { return (name.empty() ? "tegula::call" : name) + ", waiting"; });
+    const std::unique_ptr<LetGo> let_go = let_go_while_waiting();
     std::unique_lock<std::mutex> lock(mutex);
     ended.wait(lock, [this] { return is_done; });
     if (error) std::rethrow_exception(error);

@@ -56,6 +56,7 @@ void message_now(GroupState& group, Kind kind, const at::Tensor& tensor, int pee
   const LogTime time(line);
   const Profiled event([&] { return profiled_name(group, prepared.call); });
   const Flight flight(group, prepared.call);
+  const std::unique_ptr<LetGo> let_go = let_go_while_waiting();
   group.engine().message_now({prepared.call, peer, prepared.from[0], prepared.input});
   if (kind == Kind::Recv && !prepared.input.is_same(tensor)) tensor.copy_(prepared.input);
 }
@@ -115,6 +116,7 @@ at::Tensor run_message(GroupState& group, const ShapedMessage& shaped) {
   const LogTime time(shaped.line);
   const Profiled event([&] { return profiled_name(group, shaped.message.call); });
   const Flight flight(group, shaped.message.call);
+  const std::unique_ptr<LetGo> let_go = let_go_while_waiting();
   group.engine().message_now(shaped.message);
   return *shaped.tensor;
 }

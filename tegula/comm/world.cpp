@@ -22,6 +22,7 @@
 #include "tegula/comm/shm/engine.h"
 #include "tegula/comm/shm/meeting.h"
 #include "tegula/comm/shm/store.h"
+#include "tegula/comm/waiting.h"
 #include "tegula/comm/world_state.h"
 
 namespace tegula {
@@ -195,6 +196,7 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
   const std::string name = options.name.empty() ? "unnamed" : options.name;
   const std::string key = name + " " + bracketed(widened(ranks)) + " over " + backend;
   GroupSlot& slot = slot_for(world, key);
+  const std::unique_ptr<LetGo> let_go = let_go_while_waiting();
   const std::lock_guard<std::mutex> making(slot.making);
   if (slot.group) return &slot.group;
   auto made = make_shared_at_home<GroupState>();

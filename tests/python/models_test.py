@@ -213,6 +213,14 @@ class Threads(unittest.TestCase):
         self.assertEqual(tg.run_ranks(3, body, 2.0), [(rank, 42.0, 12.0) for rank in range(3)])
         self.assertEqual(MESH.size(), tg.size())  # the world outside is as it was
 
+    def test_threads_wait_for_each_other_where_torch_keeps_pythons_lock(self):
+        def body():
+            mesh = tg.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+            x = tg.distribute_tensor(torch.arange(4.0), mesh, [tg.Shard(0)])
+            return torch.zeros(3).add_(torch.ones(3), alpha=x.sum()).tolist()  # torch reads the number itself
+
+        self.assertEqual(tg.run_ranks(2, body, timeout=30), [[6.0] * 3] * 2)
+
     def test_what_a_thread_throws_is_thrown_here_and_ends_the_others(self):
         def body():
             if tg.rank() == 1:
