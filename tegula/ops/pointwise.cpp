@@ -79,7 +79,7 @@ void add_polynomials(RuleTable& rules) {
 }  // namespace
 
 void add_pointwise(RuleTable& rules) {
-  rules.add_all("zero lift mul.Scalar div.Scalar", "... -> ...");
+  rules.add_all("zero mul.Scalar div.Scalar", "... -> ...");
   rules.add_all("deg2rad rad2deg", "... -> ...", Trait::Increasing);
   rules.add("neg", "... -> ...", Trait::Decreasing);
   rules.add_all("add.Tensor sub.Tensor rsub.Tensor lerp.Scalar", "... + ... -> ...");

@@ -1,6 +1,7 @@
 """The Python face: what a program does first. Run by any number of ranks: tegula run -n 2 python basics_test.py"""
 import copy
 import unittest
+import warnings
 
 import torch
 from torch import nn
@@ -249,12 +250,11 @@ class Tensors(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    def test_what_needs_a_storage_is_refused_in_our_words(self):
+    def test_tensors_without_data_are_not_made_of_it(self):
         x = tg.distribute_tensor(same_everywhere(5, 3), MESH, [tg.Shard(0)])
-        compiled = torch.compile(torch.sin, backend="eager")
-        for use in (compiled, FakeTensorMode().from_tensor):
-            with self.assertRaisesRegex(Exception, "no storage of its own"):
-                use(x)
+        with self.assertRaisesRegex(Exception, "(?s)cannot be compiled or exported.*hint"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            FakeTensorMode().from_tensor(x)
 
 
 class Gradients(unittest.TestCase):

@@ -21,7 +21,6 @@ void add_unary(Samples& samples) {
   const std::string x = "f64[4, 6]";
   add(samples,
       {"zero",
-       "lift",
        "neg",
        "exp",
        "exp2",
