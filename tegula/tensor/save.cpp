@@ -14,7 +14,9 @@ void check(const std::string& name, const at::Tensor& tensor) {
   if (!payload_in(tensor)) return;
   throw UsageError("torch::save cannot save what is distributed: each rank holds a part of it")
       .fact("tensor", name.empty() ? described(tensor) : in_quotes(name) + ", " + described(tensor))
-      .hint("all ranks call tegula::full_tensor(x), one saves what that gives: docs/porting.md, Saving");
+      .hint(
+          "all ranks call tegula::full_tensor(x), one saves what that gives: docs/porting.md, "
+          "Saving");
 }
 
 }  // namespace
