@@ -37,4 +37,4 @@ def _describe(self, t, *args, **kwargs):
                      "  hint    call the function as it is, or compile what works on tiles: tegula.local_map")
 
 
-MetaTensorDescriber.describe_tensor = _describe
+MetaTensorDescriber.describe_tensor = _describe  # type: ignore[method-assign]

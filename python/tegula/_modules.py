@@ -279,4 +279,4 @@ def _replicas(self, module, *args, **kwargs):
     _plain_replicas(self, module, *args, **kwargs)
 
 
-torch.nn.parallel.DistributedDataParallel.__init__ = _replicas
+torch.nn.parallel.DistributedDataParallel.__init__ = _replicas  # type: ignore[method-assign]

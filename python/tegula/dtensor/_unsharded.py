@@ -58,7 +58,7 @@ class ShardedParameter:
 class _Held:
     """The gradients of all groups that no backward pass has reduced yet."""
 
-    groups = []  # weak references, in the order in which all ranks made them
+    groups: list = []  # weak references, in the order in which all ranks made them
     is_queued = False
 
     @classmethod

@@ -5,6 +5,7 @@ tegula.fully_shard does the same for distributed samples, and without hooks.
 """
 
 import dataclasses
+from typing import Optional
 
 import torch
 
@@ -22,9 +23,9 @@ __all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPol
 class MixedPrecisionPolicy:
     """param_dtype: of gathered parameters; reduce_dtype: that gradients travel in; output_dtype: of what forward gives."""
 
-    param_dtype: torch.dtype = None
-    reduce_dtype: torch.dtype = None
-    output_dtype: torch.dtype = None
+    param_dtype: Optional[torch.dtype] = None
+    reduce_dtype: Optional[torch.dtype] = None
+    output_dtype: Optional[torch.dtype] = None
     cast_forward_inputs: bool = True
 
 
