@@ -69,9 +69,9 @@ bench: build
 faults: build
 	@build/venv/bin/python bench/peers/faults.py $(BUILD)/bin
 
-lint: build
-	@scripts/setup $(PRESET) lint
-	@scripts/lint $(BUILD)
+lint:
+	@scripts/setup dev lint
+	@scripts/lint
 
 format:
 	@scripts/setup core all

@@ -153,16 +153,16 @@ void bind_loading(py::module_& module) {
   module.def("place_of", &place_of);
 }
 
-using AskedMembers = std::vector<std::pair<at::Tensor, Names>>;
+using HfTensors = std::vector<std::pair<at::Tensor, Names>>;
 using AskedNames = std::vector<std::pair<Names, Names>>;
 
-std::vector<HfMember> in_cpp(const AskedMembers& members) {
+std::vector<HfMember> hf_in_cpp(const HfTensors& members) {
   std::vector<HfMember> made;
   for (const auto& [tensor, names] : members) made.push_back({tensor, names});
   return made;
 }
 
-std::vector<HfName> in_cpp(const AskedNames& names) {
+std::vector<HfName> hf_in_cpp(const AskedNames& names) {
   std::vector<HfName> made;
   for (const auto& [ours, theirs] : names) made.push_back({ours, theirs});
   return made;
@@ -171,19 +171,19 @@ std::vector<HfName> in_cpp(const AskedNames& names) {
 void bind_weights(py::module_& module) {
   module.def(
       "load_hf",
-      [](const World& world, const AskedMembers& members, const std::string& folder,
+      [](const World& world, const HfTensors& members, const std::string& folder,
          const AskedNames& names, const Names& without, const Names& ignored) {
-        load_hf_members(in_cpp(members), folder, world,
-                        {.names = in_cpp(names), .without = without, .ignored = ignored});
+        load_hf_members(hf_in_cpp(members), folder, world,
+                        {.names = hf_in_cpp(names), .without = without, .ignored = ignored});
       },
       Unlocked());
   module.def(
       "export_hf",
-      [](const World& world, const AskedMembers& members, const std::string& folder,
+      [](const World& world, const HfTensors& members, const std::string& folder,
          const AskedNames& names, const Names& without, std::uint64_t most_file_bytes) {
         export_hf_members(
-            in_cpp(members), folder, world,
-            {.names = in_cpp(names), .without = without, .most_file_bytes = most_file_bytes});
+            hf_in_cpp(members), folder, world,
+            {.names = hf_in_cpp(names), .without = without, .most_file_bytes = most_file_bytes});
       },
       Unlocked());
 }

@@ -25,7 +25,7 @@ using Bytes = std::int64_t;
 using Regions = std::span<const Region>;
 
 constexpr Bytes kReducedTogether = 32 << 10;
-constexpr Bytes kLine = 64;
+constexpr Bytes kBytesOfLine = 64;
 
 class C10dEngine final : public Engine {
  public:
@@ -221,7 +221,8 @@ void C10dEngine::all_reduce_by(const Call& call, const std::byte* from, std::byt
     all_gather(call, Region::whole(from, bytes), received);
     return combine_range(Bytes{0}, sources, to, bytes);
   }
-  const Bytes chunk = ((bytes + size() - 1) / size() + kLine - 1) / kLine * kLine;
+  const Bytes chunk =
+      ((bytes + size() - 1) / size() + kBytesOfLine - 1) / kBytesOfLine * kBytesOfLine;
   std::vector<Region> sent, gathered;
   for (int rank = 0; rank < size(); ++rank) {
     const Bytes begin = std::min(rank * chunk, bytes);

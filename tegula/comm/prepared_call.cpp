@@ -28,7 +28,7 @@ bool make_up(std::span<const std::int64_t> sizes, std::int64_t total) {
 
 namespace {
 
-using Shape = c10::SmallVector<std::int64_t, 8>;
+using SmallShape = c10::SmallVector<std::int64_t, 8>;
 
 DType dtype_of(const at::Tensor& tensor) { return tegula::dtype_of(tensor.scalar_type()); }
 
@@ -36,7 +36,9 @@ std::string text_of(const at::Tensor& tensor) {
   return std::string(name_of(dtype_of(tensor))) + bracketed(tensor.sizes().vec());
 }
 
-std::span<const std::int64_t> span_of(const Shape& shape) { return {shape.data(), shape.size()}; }
+std::span<const std::int64_t> span_of(const SmallShape& shape) {
+  return {shape.data(), shape.size()};
+}
 
 std::byte* memory_of(const at::Tensor& tensor) {
   return tensor.is_meta() ? nullptr : static_cast<std::byte*>(tensor.data_ptr());
@@ -63,7 +65,7 @@ at::Tensor checked_input(const Party& party, const at::Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : tensor.contiguous();
 }
 
-void check_shape(const Shape& shape, const at::Tensor& like) {
+void check_shape(const SmallShape& shape, const at::Tensor& like) {
   const auto is_in = [&](std::int64_t size) {
     return std::find(shape.begin(), shape.end(), size) != shape.end();
   };
@@ -78,7 +80,7 @@ void check_shape(const Shape& shape, const at::Tensor& like) {
       .hint(is_negative ? "sizes are 0 or more" : "it would have more bytes than 63 bits count");
 }
 
-at::Tensor new_result(const Party& party, const at::Tensor& like, const Shape& shape) {
+at::Tensor new_result(const Party& party, const at::Tensor& like, const SmallShape& shape) {
   check_shape(shape, like);
   const at::IntArrayRef sizes(shape.data(), shape.size());
   if (!like.is_cpu()) return at::empty(sizes, like.options());
@@ -104,7 +106,8 @@ void check_rank(const Party& party, int rank, const char* what) {
 }
 
 // Given sizes, or equal parts of `total`.
-Shape parts_of(const Party& party, const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) {
+SmallShape parts_of(const Party& party, const at::Tensor& tensor, std::int64_t dim,
+                    const Sizes& sizes) {
   const std::int64_t total = tensor.size(dim);
   if (sizes.empty()) {
     if (total % party.size != 0) {
@@ -113,7 +116,7 @@ Shape parts_of(const Party& party, const at::Tensor& tensor, std::int64_t dim, c
           .fact("tensor", text_of(tensor))
           .hint("say how much each rank gets (sizes)");
     }
-    return Shape(static_cast<std::size_t>(party.size), total / party.size);
+    return SmallShape(static_cast<std::size_t>(party.size), total / party.size);
   }
   if (sizes.size() != static_cast<std::size_t>(party.size) || !make_up(sizes, total)) {
     throw UsageError("the sizes do not make up dim " + std::to_string(dim))
@@ -121,12 +124,12 @@ Shape parts_of(const Party& party, const at::Tensor& tensor, std::int64_t dim, c
         .fact("sizes", bracketed(sizes))
         .hint("give one size per rank; they add up to the dim");
   }
-  return Shape(sizes.begin(), sizes.end());
+  return SmallShape(sizes.begin(), sizes.end());
 }
 
 // Given sizes, which say what each rank brings, or the same as mine from all.
-Shape brought_by_all(const Party& party, std::int64_t mine, const Sizes& sizes) {
-  if (sizes.empty()) return Shape(static_cast<std::size_t>(party.size), mine);
+SmallShape brought_by_all(const Party& party, std::int64_t mine, const Sizes& sizes) {
+  if (sizes.empty()) return SmallShape(static_cast<std::size_t>(party.size), mine);
   if (sizes.size() != static_cast<std::size_t>(party.size) ||
       *std::min_element(sizes.begin(), sizes.end()) < 0) {
     throw UsageError("the sizes do not fit the group")
@@ -141,15 +144,15 @@ Shape brought_by_all(const Party& party, std::int64_t mine, const Sizes& sizes) 
         .fact("sizes", bracketed(sizes))
         .hint("sizes[my index] is the size of my tensor along the dim");
   }
-  return Shape(sizes.begin(), sizes.end());
+  return SmallShape(sizes.begin(), sizes.end());
 }
 
-std::int64_t sum_of(const Shape& parts) {
+std::int64_t sum_of(const SmallShape& parts) {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0}, saturating_sum);
 }
 
 // The slices of a contiguous tensor along `dim`, one after the other.
-void cut(const at::Tensor& tensor, std::int64_t dim, const Shape& parts,
+void cut(const at::Tensor& tensor, std::int64_t dim, const SmallShape& parts,
          c10::SmallVector<Region, 4>& regions) {
   const at::IntArrayRef sizes = tensor.sizes();
   const std::int64_t outer = c10::multiply_integers(sizes.begin(), sizes.begin() + dim);
@@ -166,11 +169,11 @@ Region whole(const at::Tensor& tensor) {
   return Region::whole(memory_of(tensor), static_cast<std::int64_t>(tensor.nbytes()));
 }
 
-Shape shape_of(const at::Tensor& tensor) {
-  return Shape(tensor.sizes().begin(), tensor.sizes().end());
+SmallShape shape_of(const at::Tensor& tensor) {
+  return SmallShape(tensor.sizes().begin(), tensor.sizes().end());
 }
 
-Shape with(Shape shape, std::int64_t dim, std::int64_t size) {
+SmallShape with(SmallShape shape, std::int64_t dim, std::int64_t size) {
   shape[static_cast<std::size_t>(dim)] = size;
   return shape;
 }
@@ -253,8 +256,8 @@ PreparedCall prepare_all_gather(const Party& party, const at::Tensor& tensor, st
   PreparedCall prepared;
   prepared.input = checked_input(party, tensor);
   dim = checked_dim(tensor, dim);
-  const Shape parts = brought_by_all(party, tensor.size(dim), sizes);
-  const Shape shape = with(shape_of(tensor), dim, sum_of(parts));
+  const SmallShape parts = brought_by_all(party, tensor.size(dim), sizes);
+  const SmallShape shape = with(shape_of(tensor), dim, sum_of(parts));
   prepared.result = new_result(party, tensor, shape);
   prepared.call = Call(Kind::AllGather, dtype_of(tensor), span_of(shape)).along(dim);
   if (!sizes.empty()) prepared.call.with_sizes(sizes);
@@ -269,7 +272,7 @@ PreparedCall prepare_reduce_scatter(const Party& party, const at::Tensor& tensor
   prepared.input = checked_input(party, tensor);
   check_reducible(dtype_of(tensor), op);
   dim = checked_dim(tensor, dim);
-  const Shape parts = parts_of(party, tensor, dim, sizes);
+  const SmallShape parts = parts_of(party, tensor, dim, sizes);
   prepared.result = new_result(
       party, tensor, with(shape_of(tensor), dim, parts[static_cast<std::size_t>(party.index)]));
   prepared.call = Call(Kind::ReduceScatter, dtype_of(tensor), span_of(shape_of(tensor)));
@@ -287,15 +290,15 @@ PreparedCall prepare_all_to_all(const Party& party, const at::Tensor& tensor,
   prepared.input = checked_input(party, tensor);
   split_dim = checked_dim(tensor, split_dim);
   join_dim = checked_dim(tensor, join_dim);
-  const Shape parts = parts_of(party, tensor, split_dim, split_sizes);
+  const SmallShape parts = parts_of(party, tensor, split_dim, split_sizes);
   const std::int64_t kept = parts[static_cast<std::size_t>(party.index)];
   const std::int64_t brought = split_dim == join_dim ? kept : tensor.size(join_dim);
-  const Shape joined = brought_by_all(party, brought, join_sizes);
-  Shape shape = with(shape_of(tensor), split_dim, kept);
+  const SmallShape joined = brought_by_all(party, brought, join_sizes);
+  SmallShape shape = with(shape_of(tensor), split_dim, kept);
   shape[static_cast<std::size_t>(join_dim)] = sum_of(joined);
   prepared.result = new_result(party, tensor, shape);
   // Sizes along the two dims may differ from rank to rank; the engine compares them pair by pair.
-  const Shape common = with(with(shape_of(tensor), split_dim, -1), join_dim, -1);
+  const SmallShape common = with(with(shape_of(tensor), split_dim, -1), join_dim, -1);
   prepared.call = Call(Kind::AllToAll, dtype_of(tensor), span_of(common));
   prepared.call.along(split_dim).tagged(join_dim);
   cut(prepared.input, split_dim, parts, prepared.from);
@@ -331,7 +334,7 @@ PreparedCall prepare_scatter(const Party& party, const at::Tensor& part,
     prepared.from.clear();
     cut(prepared.input, dim, parts_of(party, whole_tensor, dim, sizes), prepared.from);
   }
-  const Shape common = with(shape_of(part), dim, -1);
+  const SmallShape common = with(shape_of(part), dim, -1);
   prepared.call = Call(Kind::Scatter, dtype_of(part), span_of(common)).along(dim).rooted_at(root);
   return prepared;
 }
@@ -342,7 +345,7 @@ PreparedCall prepare_gather(const Party& party, const at::Tensor& tensor, std::i
   PreparedCall prepared;
   prepared.input = checked_input(party, tensor);
   dim = checked_dim(tensor, dim);
-  const Shape parts = brought_by_all(party, tensor.size(dim), sizes);
+  const SmallShape parts = brought_by_all(party, tensor.size(dim), sizes);
   prepared.from.resize(static_cast<std::size_t>(party.size));
   prepared.to.resize(static_cast<std::size_t>(party.size));
   prepared.from[static_cast<std::size_t>(root)] = whole(prepared.input);
@@ -351,7 +354,7 @@ PreparedCall prepare_gather(const Party& party, const at::Tensor& tensor, std::i
     prepared.to.clear();
     cut(prepared.result, dim, parts, prepared.to);
   }
-  const Shape common = with(shape_of(tensor), dim, -1);
+  const SmallShape common = with(shape_of(tensor), dim, -1);
   prepared.call = Call(Kind::Gather, dtype_of(tensor), span_of(common)).along(dim).rooted_at(root);
   return prepared;
 }
@@ -385,11 +388,11 @@ PreparedCall prepare_permute(const Party& party, const at::Tensor& tensor,
     prepared.from[static_cast<std::size_t>(destination)] = whole(prepared.input);
   const int source = sender[static_cast<std::size_t>(party.index)];
   if (source >= 0) {
-    prepared.result =
-        new_result(party, tensor, shape ? Shape(shape->begin(), shape->end()) : shape_of(tensor));
+    prepared.result = new_result(
+        party, tensor, shape ? SmallShape(shape->begin(), shape->end()) : shape_of(tensor));
     prepared.to[static_cast<std::size_t>(source)] = whole(prepared.result);
   }
-  const Shape destinations(to.begin(), to.end());
+  const SmallShape destinations(to.begin(), to.end());
   prepared.call = Call(Kind::Permute, dtype_of(tensor), {}).with_sizes(span_of(destinations));
   return prepared;
 }

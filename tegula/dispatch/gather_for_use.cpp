@@ -41,7 +41,7 @@ at::Tensor without_policies(const at::Tensor& tensor) {
 }
 
 // On one mesh; none if they are not.
-std::optional<std::vector<std::optional<DTensorSpec>>> specs_of(const Call& call) {
+std::optional<std::vector<std::optional<DTensorSpec>>> specs_at_rest(const Call& call) {
   std::vector<std::optional<DTensorSpec>> specs;
   for (const TensorPlace& place : call.tensors()) {
     if (!place.tensor.defined()) {
@@ -70,7 +70,7 @@ bool is_pointwise(const Signature& signature, const OpSchema& schema) {
 // shape.
 bool is_pointwise(const Call& call) {
   const std::shared_ptr<const Rule> rule = rule_table().find(call.facts().rule);
-  const auto specs = specs_of(call);
+  const auto specs = specs_at_rest(call);
   if (!rule || !specs) return false;
   const std::vector<CallSchema> asked = schemas_of(call, *specs);
   return std::all_of(asked.begin(), asked.end(), [&](const CallSchema& one) {

@@ -41,7 +41,7 @@ std::optional<Kernel> kernel_of_gradient(const at::Tensor& grad, const at::Tenso
 }
 
 template <std::size_t dims>
-Recipe make_averages(const Call& call) {
+Recipe make_adaptive_averages(const Call& call) {
   const Arguments a = call.arguments();
   const std::vector<std::int64_t> outputs = per_window(a[1].toIntVector(), dims, {});
   const std::optional<Kernel> kernel =
@@ -54,7 +54,7 @@ Recipe make_averages(const Call& call) {
 }
 
 template <std::size_t dims>
-Recipe make_averages_backward(const Call& call) {
+Recipe make_adaptive_averages_backward(const Call& call) {
   const Arguments a = call.arguments();
   const std::optional<Kernel> kernel = kernel_of_gradient(a[0].toTensor(), a[1].toTensor(), dims);
   if (!kernel) return nullptr;
@@ -70,7 +70,7 @@ Recipe make_averages_backward(const Call& call) {
 }
 
 template <std::size_t dims>
-Recipe make_maxima(const Call& call) {
+Recipe make_adaptive_maxima(const Call& call) {
   const Arguments a = call.arguments();
   const std::vector<std::int64_t> outputs = per_window(a[1].toIntVector(), dims, {});
   const std::optional<Kernel> kernel =
@@ -85,7 +85,7 @@ Recipe make_maxima(const Call& call) {
 }
 
 template <std::size_t dims>
-Recipe make_maxima_backward(const Call& call) {
+Recipe make_adaptive_maxima_backward(const Call& call) {
   const Arguments a = call.arguments();
   const std::optional<Kernel> kernel = kernel_of_gradient(a[0].toTensor(), a[1].toTensor(), dims);
   if (!kernel) return nullptr;
@@ -106,14 +106,14 @@ Recipe make_maxima_backward(const Call& call) {
 
 void adaptive_pooling(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::map<std::string, MakeRecipe> table = {
-      {"aten::_adaptive_avg_pool2d", make_averages<2>},
-      {"aten::_adaptive_avg_pool3d", make_averages<3>},
-      {"aten::_adaptive_avg_pool2d_backward", make_averages_backward<2>},
-      {"aten::_adaptive_avg_pool3d_backward", make_averages_backward<3>},
-      {"aten::adaptive_max_pool2d", make_maxima<2>},
-      {"aten::adaptive_max_pool3d", make_maxima<3>},
-      {"aten::adaptive_max_pool2d_backward", make_maxima_backward<2>},
-      {"aten::adaptive_max_pool3d_backward", make_maxima_backward<3>},
+      {"aten::_adaptive_avg_pool2d", make_adaptive_averages<2>},
+      {"aten::_adaptive_avg_pool3d", make_adaptive_averages<3>},
+      {"aten::_adaptive_avg_pool2d_backward", make_adaptive_averages_backward<2>},
+      {"aten::_adaptive_avg_pool3d_backward", make_adaptive_averages_backward<3>},
+      {"aten::adaptive_max_pool2d", make_adaptive_maxima<2>},
+      {"aten::adaptive_max_pool3d", make_adaptive_maxima<3>},
+      {"aten::adaptive_max_pool2d_backward", make_adaptive_maxima_backward<2>},
+      {"aten::adaptive_max_pool3d_backward", make_adaptive_maxima_backward<3>},
   };
   const auto found = table.find(toString(op.operator_name()));
   if (found != table.end()) notes.decomposition = found->second;

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "tegula/families/families.h"
+#include "tegula/families/totals.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
 #include "tegula/spec/view_draft.h"
@@ -49,11 +50,6 @@ struct Attention {
 const DTensorSpec* spec_in(const at::Tensor& tensor) {
   const Payload* payload = payload_in(tensor);
   return payload && !payload->link() ? &payload->spec() : nullptr;
-}
-
-bool is_cut(const at::Tensor& tensor, std::int64_t dim) {
-  const DTensorSpec* spec = spec_in(tensor);
-  return spec && spec->dim_cuts()[static_cast<std::size_t>(dim)].is_cut();
 }
 
 bool is_like_attention(const Attention& a) {

@@ -258,18 +258,18 @@ constexpr int kNone = -1;
 constexpr int kAlways = -2;
 constexpr int kNever = -3;
 
-struct Form {
+struct ArgumentPlaces {
   int running_mean, running_var, training, momentum;  // eps follows
   bool has_reserve;
 };
 
-constexpr Form kOlder{3, 4, 5, 6, false};
-constexpr Form kWithoutStatistics{kNone, kNone, 3, 4, false};
-constexpr Form kWithUpdate{3, 4, kAlways, 5, true};
-constexpr Form kNoUpdate{3, 4, kNever, 5, true};
-constexpr Form kNoTraining{3, 4, kNever, 5, false};
+constexpr ArgumentPlaces kOlder{3, 4, 5, 6, false};
+constexpr ArgumentPlaces kWithoutStatistics{kNone, kNone, 3, 4, false};
+constexpr ArgumentPlaces kWithUpdate{3, 4, kAlways, 5, true};
+constexpr ArgumentPlaces kNoUpdate{3, 4, kNever, 5, true};
+constexpr ArgumentPlaces kNoTraining{3, 4, kNever, 5, false};
 
-BatchNorm batch_norm_at(Arguments a, const Form& form) {
+BatchNorm batch_norm_at(Arguments a, const ArgumentPlaces& form) {
   const auto at = [&](int index) -> const c10::IValue& {
     return a[static_cast<std::size_t>(index)];
   };
@@ -341,7 +341,7 @@ bool is_all_here(const BatchNorm& norm) {
 }
 
 // Each rank normalizes its own tile. What the results are is worked out once.
-template <const Form& form>
+template <const ArgumentPlaces& form>
 Recipe make_with_fixed_statistics(const BatchNorm& norm) {
   const Payload* payload = payload_in(norm.input);
   const ImagePlace place(payload->spec(), payload->world());
@@ -368,7 +368,7 @@ Recipe make_with_fixed_statistics(const BatchNorm& norm) {
   };
 }
 
-template <const Form& form>
+template <const ArgumentPlaces& form>
 Recipe make_batch_norm(const Call& call) {
   const BatchNorm given = batch_norm_at(call.arguments(), form);
   if (!can_run(given)) return nullptr;
@@ -386,7 +386,7 @@ Recipe make_batch_norm(const Call& call) {
 }
 
 // The running statistics are results, too: copies of what is given.
-template <const Form& form>
+template <const ArgumentPlaces& form>
 Recipe make_functional(const Call& call) {
   const Recipe plain = make_batch_norm<form>(call);
   for (const int index : {form.running_mean, form.running_var}) {
@@ -421,7 +421,7 @@ bool can_take(const at::Tensor& out, std::size_t k, const BatchNorm& norm) {
 }
 
 // Results go to the tensors that are given last.
-template <const Form& form>
+template <const ArgumentPlaces& form>
 Recipe make_out(const Call& call) {
   const Recipe plain = make_batch_norm<form>(call);
   if (!plain) return nullptr;

@@ -13,6 +13,7 @@
 #include "tegula/families/fresh_tensors.h"
 #include "tegula/families/masks.h"
 #include "tegula/families/operand_tiles.h"
+#include "tegula/families/totals.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
 #include "tegula/payload/guards.h"
@@ -21,10 +22,6 @@
 
 namespace tegula::inner::families {
 namespace {
-
-const at::Tensor& tensor_at(Arguments arguments, std::size_t index) {
-  return arguments[index].toTensor();
-}
 
 // The axis that cuts the first dim. None if there is none or several, or if another dim among the
 // first `covered` is cut: a rank has no run of the elements then.

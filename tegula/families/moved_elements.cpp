@@ -27,7 +27,7 @@ const Payload* cut_payload(const at::Tensor& tensor) {
   return payload && !payload->link() && payload->spec().is_sharded() ? payload : nullptr;
 }
 
-bool is_cut(const DTensorSpec& spec, std::int64_t dim) {
+bool is_cut_in(const DTensorSpec& spec, std::int64_t dim) {
   return spec.dim_cuts()[static_cast<std::size_t>(dim)].is_cut();
 }
 
@@ -39,7 +39,7 @@ Interval run_at(const DTensorSpec& spec, std::int64_t dim, const Coordinate& at)
 using WantedFor = std::function<std::vector<Interval>(const Interval& result)>;
 
 // One exchange after the other.
-struct Plan {
+struct MovePlan {
   DTensorSpec from;
   DTensorSpec to;
   World world;
@@ -62,9 +62,10 @@ struct Plan {
   Values result(const at::Tensor& tile) const { return {result_of_tile(tile, to, world)}; }
 };
 
-using Dims = std::vector<bool>;
+using WhichDims = std::vector<bool>;
 
-Plan plan_for(const Call& call, const DTensorSpec& from, const Shape& shape, const Dims& moved) {
+MovePlan plan_for(const Call& call, const DTensorSpec& from, const Shape& shape,
+                  const WhichDims& moved) {
   const Shape& stride = from.meta().stride();
   const TensorMeta meta(shape, dense_strides_like(shape, stride), from.meta().dtype());
   return {from, cut_alike(from, meta, moved), call.world(), call.coordinate().has_value()};
@@ -83,19 +84,19 @@ Recipe make_flip(const Call& call) {
   if (!payload) return nullptr;
   const DTensorSpec spec = dense_spec(*payload);
   std::vector<std::int64_t> dims = call.arguments()[1].toIntVector();
-  Dims flipped(spec.shape().size(), false);
+  WhichDims flipped(spec.shape().size(), false);
   bool is_taken = false;
   for (std::int64_t& dim : dims) {
     if (dim < -self.dim() || dim >= self.dim()) return nullptr;
     if (dim < 0) dim += self.dim();
     if (flipped[static_cast<std::size_t>(dim)]) return nullptr;
     flipped[static_cast<std::size_t>(dim)] = true;
-    is_taken = is_taken || is_cut(spec, dim);
+    is_taken = is_taken || is_cut_in(spec, dim);
   }
   if (!is_taken) return nullptr;
-  Plan plan = plan_for(call, spec, spec.shape(), flipped);
+  MovePlan plan = plan_for(call, spec, spec.shape(), flipped);
   for (const std::int64_t dim : dims) {
-    if (!is_cut(spec, dim)) continue;
+    if (!is_cut_in(spec, dim)) continue;
     plan.add(dim, [size = self.size(dim)](const Interval& result) {
       return std::vector<Interval>{{size - result.end(), result.size}};
     });
@@ -115,17 +116,17 @@ Recipe make_roll(const Call& call) {
   const DTensorSpec spec = dense_spec(*payload);
   std::vector<std::int64_t> local_shifts = shifts;         // of dims that are not cut
   std::map<std::int64_t, std::int64_t> shift_of_cut_dims;  // a dim may be listed twice
-  Dims moved(spec.shape().size(), false);
+  WhichDims moved(spec.shape().size(), false);
   for (std::size_t k = 0; k < dims.size(); ++k) {
     if (dims[k] < -self.dim() || dims[k] >= self.dim()) return nullptr;
     if (dims[k] < 0) dims[k] += self.dim();
-    if (!is_cut(spec, dims[k])) continue;
+    if (!is_cut_in(spec, dims[k])) continue;
     moved[static_cast<std::size_t>(dims[k])] = true;
     shift_of_cut_dims[dims[k]] += shifts[k] % self.size(dims[k]);
     local_shifts[k] = 0;
   }
   if (shift_of_cut_dims.empty()) return nullptr;
-  Plan plan = plan_for(call, spec, spec.shape(), moved);
+  MovePlan plan = plan_for(call, spec, spec.shape(), moved);
   for (const auto& [dim, shift] : shift_of_cut_dims) {
     plan.add(dim, [size = self.size(dim), by = shift](const Interval& result) {
       return continued({result.begin - by, result.size}, size, Boundary::Periodic);
@@ -158,7 +159,7 @@ struct Padding {
 };
 
 struct PaddingPlan {
-  Plan plan;
+  MovePlan plan;
   std::vector<std::int64_t> local_pads;  // of dims that are not cut
 
   bool has_result_here() const {
@@ -186,7 +187,7 @@ PaddingPlanPtr padding_plan(const Call& call, const at::Tensor& self,
   Shape shape = spec.shape();
   std::vector<std::int64_t> local_pads = pads;
   std::vector<std::int64_t> cut_dims;
-  Dims moved(shape.size(), false);
+  WhichDims moved(shape.size(), false);
   for (std::int64_t dim = 0; dim < ndim; ++dim) {
     std::int64_t& size = shape[static_cast<std::size_t>(dim)];
     const std::int64_t before = padding.before(dim, ndim);
@@ -200,7 +201,7 @@ PaddingPlanPtr padding_plan(const Call& call, const at::Tensor& self,
       return nullptr;
     }
     size = padded;
-    if (!is_cut(spec, dim)) continue;
+    if (!is_cut_in(spec, dim)) continue;
     cut_dims.push_back(dim);
     moved[static_cast<std::size_t>(dim)] = true;
     local_pads[static_cast<std::size_t>(2 * (ndim - 1 - dim))] = 0;
@@ -223,7 +224,7 @@ Recipe make_constant_pad(const Call& call) {
       padding_plan(call, a[0].toTensor(), a[1].toIntVector(), Boundary::Zeros);
   if (!padding) return nullptr;
   return [padding](Arguments arguments) {
-    const Plan& plan = padding->plan;
+    const MovePlan& plan = padding->plan;
     if (!plan.is_inside) return plan.result({});
     const at::Scalar value = arguments[2].toScalar();
     const at::Tensor tile = tile_at(arguments[0].toTensor(), plan.from, plan.world);
@@ -240,7 +241,7 @@ Recipe make_pad(const Call& call) {
     return nullptr;
   }
   return [op = call.op(), padding](Arguments arguments) {
-    const Plan& plan = padding->plan;
+    const MovePlan& plan = padding->plan;
     if (!plan.is_inside) return plan.result({});
     const at::Tensor tile = plan.fetch(tile_at(arguments[0].toTensor(), plan.from, plan.world), 0);
     if (!padding->has_result_here()) return plan.result(padding->empty_result());
@@ -259,7 +260,7 @@ Recipe make_pad_backward(const Call& call) {
     return nullptr;
   }
   return [op = call.op(), padding](Arguments arguments) -> Values {
-    const Plan& plan = padding->plan;
+    const MovePlan& plan = padding->plan;
     at::Tensor tile;
     if (plan.is_inside) {
       tile = tile_at(arguments[0].toTensor(), plan.to, plan.world);
@@ -325,11 +326,11 @@ Recipe make_slice_backward(const Call& call) {
   const at::Tensor& grad = a[0].toTensor();
   const Payload* payload = cut_payload(grad);
   const std::optional<Slice> slice = payload ? slice_of(a) : std::nullopt;
-  if (!slice || !is_cut(payload->spec(), slice->dim)) return nullptr;
-  const DTensorSpec spec = cut_along_only(payload->spec(), Dims(grad.sizes().size(), true));
-  Dims moved(grad.sizes().size(), false);
+  if (!slice || !is_cut_in(payload->spec(), slice->dim)) return nullptr;
+  const DTensorSpec spec = cut_along_only(payload->spec(), WhichDims(grad.sizes().size(), true));
+  WhichDims moved(grad.sizes().size(), false);
   moved[static_cast<std::size_t>(slice->dim)] = true;
-  Plan plan = plan_for(call, spec, a[1].toIntVector(), moved);
+  MovePlan plan = plan_for(call, spec, a[1].toIntVector(), moved);
   plan.add(slice->dim,
            [&](const Interval& run) { return std::vector<Interval>{slice->within(run)}; });
   return [plan, slice = *slice](Arguments arguments) {
@@ -361,7 +362,7 @@ const Payload* leading_operand(const Call& call, std::int64_t dim) {
   const Payload* leading = nullptr;
   for (const TensorPlace& place : call.tensors()) {
     const Payload* payload = place.payload ? cut_payload(place.tensor) : nullptr;
-    if (!payload || !is_cut(payload->spec(), dim)) continue;
+    if (!payload || !is_cut_in(payload->spec(), dim)) continue;
     const bool is_larger =
         !leading || payload->spec().meta().numel() > leading->spec().meta().numel();
     if (is_larger) leading = payload;
@@ -382,7 +383,7 @@ bool differ_in_one_cut(const DTensorSpec& a, const DTensorSpec& b, std::int64_t 
 // An operand's spec: its own where only the joined dim is cut otherwise, else that of the leading
 // operand.
 DTensorSpec operand_spec(const TensorPlace& place, const DTensorSpec& leading, std::int64_t dim) {
-  const Dims all(leading.shape().size(), true);
+  const WhichDims all(leading.shape().size(), true);
   const bool has_tile = place.payload && !place.payload->link();
   if (has_tile && differ_in_one_cut(place.payload->spec(), leading, dim)) {
     return cut_along_only(place.payload->spec(), all);
@@ -393,7 +394,7 @@ DTensorSpec operand_spec(const TensorPlace& place, const DTensorSpec& leading, s
 struct Join {
   DTensorSpec to;
   World world;
-  std::vector<Plan> operands;
+  std::vector<MovePlan> operands;
 };
 
 // libtorch joins an empty vector to tensors of any dims, and leaves it out.
@@ -443,15 +444,15 @@ Recipe make_cat(const Call& call) {
   if (!leading) return nullptr;
   const DTensorSpec spec =
       cut_along_only(leading->spec(), std::vector<bool>(static_cast<std::size_t>(ndim), true));
-  Dims moved(shape.size(), false);
+  WhichDims moved(shape.size(), false);
   moved[static_cast<std::size_t>(dim)] = true;
   const auto joins = std::make_shared<Join>(
       Join{cut_alike(spec, TensorMeta(shape, spec.meta().dtype()), moved), call.world(), {}});
   std::int64_t begin = 0;
   for (const TensorPlace& place : tensors) {
     const std::int64_t size = place.tensor.size(dim);
-    Plan plan{operand_spec(place, spec, dim), joins->to, call.world(),
-              call.coordinate().has_value()};
+    MovePlan plan{operand_spec(place, spec, dim), joins->to, call.world(),
+                  call.coordinate().has_value()};
     plan.add(dim, [begin, size](const Interval& run) {
       return std::vector<Interval>{part_of(run, begin, size)};
     });
@@ -462,7 +463,7 @@ Recipe make_cat(const Call& call) {
     std::vector<at::Tensor> parts;
     const bool is_inside = joins->operands.front().is_inside;
     for (std::size_t k = 0; k < joins->operands.size() && is_inside; ++k) {
-      const Plan& plan = joins->operands[k];
+      const MovePlan& plan = joins->operands[k];
       const at::Tensor tile = tile_at(a[0].toListRef()[k].toTensor(), plan.from, plan.world);
       parts.push_back(plan.fetch(tile, 0));
     }
@@ -490,7 +491,7 @@ Recipe make_circular_pad(const Call& call) {
     const std::int64_t before = padding.before(dim, ndim);
     const std::int64_t after = padding.after(dim, ndim);
     if (std::min(before, after) < 0 || std::max(before, after) > self.size(dim)) return nullptr;
-    is_taken = is_taken || (is_cut(payload->spec(), dim) && before + after > 0);
+    is_taken = is_taken || (is_cut_in(payload->spec(), dim) && before + after > 0);
   }
   if (!is_taken || self.numel() == 0) return nullptr;
   return [padding, ndim](Arguments a) -> Values {

@@ -14,6 +14,7 @@
 #include "tegula/families/fresh_tensors.h"
 #include "tegula/families/masks.h"
 #include "tegula/families/operand_tiles.h"
+#include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
 #include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
@@ -21,10 +22,6 @@
 
 namespace tegula::inner::families {
 namespace {
-
-const at::Tensor& tensor_at(Arguments arguments, std::size_t index) {
-  return arguments[index].toTensor();
-}
 
 const DimCut& cut_of(const Payload& payload, std::int64_t dim) {
   return payload.spec().dim_cuts()[static_cast<std::size_t>(dim)];
@@ -271,9 +268,11 @@ Recipe make_take(const Call& call) {
 // Writes ------------------------------------------------------------------------------------------
 
 // What is written to: self, or a copy of it.
-enum class Form { InPlace, New };
+enum class WriteForm { InPlace, New };
 
-Form form_of(const Call& call) { return call.facts().writes ? Form::InPlace : Form::New; }
+WriteForm form_of(const Call& call) {
+  return call.facts().writes ? WriteForm::InPlace : WriteForm::New;
+}
 
 // Whether ranks can write to their tiles, or to copies of them. What libtorch says to a write to a
 // tensor that overlaps itself, it says of the whole.
@@ -281,12 +280,12 @@ bool can_be_written(const Call& call) {
   const at::Tensor& self = tensor_at(call.arguments(), 0);
   if (!is_on_mesh_of(call, payload_in(self)) || call.facts().has_out) return false;
   if (!has_runs(payload_in(self))) return false;
-  return form_of(call) == Form::New || !overlaps_itself(self);
+  return form_of(call) == WriteForm::New || !overlaps_itself(self);
 }
 
 struct Target {
-  Target(const at::Tensor& self, Form form)
-      : payload(payload_of(self)), outer(form == Form::New ? self.clone() : self) {}
+  Target(const at::Tensor& self, WriteForm form)
+      : payload(payload_of(self)), outer(form == WriteForm::New ? self.clone() : self) {}
   at::Tensor tile() const { return payload_in(outer)->tile(); }
 
   PayloadPtr payload;
@@ -303,7 +302,7 @@ at::Tensor values_for(const at::Tensor& values, const DTensorSpec& spec, const W
   return tile_at(whole, spec, world);
 }
 
-template <Form form>
+template <WriteForm form>
 Values index_put(Arguments a) {
   const Target target(tensor_at(a, 0), form);
   const at::Tensor& values = tensor_at(a, 2);
@@ -314,13 +313,13 @@ Values index_put(Arguments a) {
 }
 
 // A number where a mask is true.
-template <Form form>
+template <WriteForm form>
 Values fill_where(Arguments a) {
   const at::Tensor& self = tensor_at(a, 0);
   at::Tensor mask = a[1].toListRef()[0].toTensor();
   while (mask.dim() < self.dim()) mask = mask.unsqueeze(-1);
   const at::Tensor value = tensor_at(a, 2).reshape({});
-  if (form == Form::New) return {self.masked_fill(mask, value)};
+  if (form == WriteForm::New) return {self.masked_fill(mask, value)};
   self.masked_fill_(mask, value);
   return {self};
 }
@@ -334,19 +333,19 @@ bool is_fill_where(const at::Tensor& self, const c10::IValue& list, const at::Te
 
 Recipe make_index_put(const Call& call) {
   const Arguments a = call.arguments();
-  const Form form = form_of(call);
+  const WriteForm form = form_of(call);
   const at::Tensor& self = tensor_at(a, 0);
   const at::Tensor& values = tensor_at(a, 2);
   if (self.scalar_type() != values.scalar_type()) return nullptr;
   if (!can_be_written(call)) return nullptr;
   if (!a[3].toBool() && is_fill_where(self, a[1], values)) {
-    return form == Form::New ? fill_where<Form::New> : fill_where<Form::InPlace>;
+    return form == WriteForm::New ? fill_where<WriteForm::New> : fill_where<WriteForm::InPlace>;
   }
   if (!look_at_a_cut_dim(*payload_in(self), a[1])) return nullptr;
-  return form == Form::New ? index_put<Form::New> : index_put<Form::InPlace>;
+  return form == WriteForm::New ? index_put<WriteForm::New> : index_put<WriteForm::InPlace>;
 }
 
-template <Form form>
+template <WriteForm form>
 Values put(Arguments a) {
   const Target target(tensor_at(a, 0), form);
   const at::Tensor& self = target.outer;
@@ -365,7 +364,7 @@ Recipe make_put(const Call& call) {
   if (!can_be_written(call) || !is_sharded(payload_in(self)) || self.numel() == 0) return nullptr;
   if (tensor_at(a, 1).numel() != tensor_at(a, 2).numel()) return nullptr;
   if (self.scalar_type() != tensor_at(a, 2).scalar_type()) return nullptr;
-  return form_of(call) == Form::New ? put<Form::New> : put<Form::InPlace>;
+  return form_of(call) == WriteForm::New ? put<WriteForm::New> : put<WriteForm::InPlace>;
 }
 
 // The op that writes, for calls that give a new tensor, too.

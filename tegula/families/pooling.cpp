@@ -14,6 +14,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/families.h"
 #include "tegula/families/operand_tiles.h"
+#include "tegula/families/totals.h"
 #include "tegula/families/windows.h"
 #include "tegula/operators/call.h"
 #include "tegula/payload/local_call.h"
@@ -31,7 +32,7 @@ struct PoolingOp {
 };
 
 // What is known of a kind of call.
-struct Plan {
+struct PoolPlan {
   PoolingOp op;
   std::vector<Window> windows;
   DTensorSpec input;
@@ -88,7 +89,7 @@ std::optional<std::vector<Window>> windows_of(const PoolingOp& op, Arguments a) 
 }
 
 // Null if no spatial dim of the input is cut, or the call is none that libtorch takes.
-std::shared_ptr<const Plan> plan_for(const Call& call, const PoolingOp& op) {
+std::shared_ptr<const PoolPlan> plan_for(const Call& call, const PoolingOp& op) {
   const Arguments a = call.arguments();
   const at::Tensor& self = a[op.self].toTensor();
   const Payload* payload = payload_in(self);
@@ -113,13 +114,13 @@ std::shared_ptr<const Plan> plan_for(const Call& call, const PoolingOp& op) {
       ndim == op.windows + 2 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
   const DTensorSpec to =
       cut_alike(from, image_meta(shape, format, from.meta().dtype()), dims_from(first, ndim));
-  Plan plan{op, *windows, from, to, call.world(), std::nullopt};
+  PoolPlan plan{op, *windows, from, to, call.world(), std::nullopt};
   if (call.coordinate()) plan.cut.emplace(call.world(), from, to, first, *windows);
-  return std::make_shared<const Plan>(std::move(plan));
+  return std::make_shared<const PoolPlan>(std::move(plan));
 }
 
 // The op's arguments for what this rank has fetched.
-Values arguments_for(const Plan& plan, Arguments a, const at::Tensor& fetched) {
+Values arguments_for(const PoolPlan& plan, Arguments a, const at::Tensor& fetched) {
   Values arguments(a.begin(), a.end());
   arguments[plan.op.self] = fetched;
   std::vector<std::int64_t> padding;
@@ -128,7 +129,7 @@ Values arguments_for(const Plan& plan, Arguments a, const at::Tensor& fetched) {
   return arguments;
 }
 
-bool fits(const at::Tensor& tensor, const Plan& plan) {
+bool fits(const at::Tensor& tensor, const PoolPlan& plan) {
   return tensor.sizes() == plan.output.shape();
 }
 
@@ -163,7 +164,8 @@ at::Tensor in_whole_dim(const at::Tensor& position, std::int64_t begin, const Wi
   return there + (missing + (step - 1)).div(step, "floor") * step;
 }
 
-at::Tensor in_whole_plane(const at::Tensor& indices, const Plan& plan, at::IntArrayRef fetched) {
+at::Tensor in_whole_plane(const at::Tensor& indices, const PoolPlan& plan,
+                          at::IntArrayRef fetched) {
   std::vector<at::Tensor> per_dim = unravelled(indices, fetched.slice(plan.first()));
   const std::vector<std::int64_t> begins = plan.cut->input_begins();
   for (std::size_t k = 0; k < per_dim.size(); ++k) {
@@ -172,7 +174,8 @@ at::Tensor in_whole_plane(const at::Tensor& indices, const Plan& plan, at::IntAr
   return raveled(per_dim, at::IntArrayRef(plan.input.shape()).slice(plan.first()));
 }
 
-at::Tensor in_fetched_plane(const at::Tensor& indices, const Plan& plan, at::IntArrayRef fetched) {
+at::Tensor in_fetched_plane(const at::Tensor& indices, const PoolPlan& plan,
+                            at::IntArrayRef fetched) {
   std::vector<at::Tensor> per_dim =
       unravelled(indices, at::IntArrayRef(plan.input.shape()).slice(plan.first()));
   const std::vector<std::int64_t> begins = plan.cut->input_begins();
@@ -194,7 +197,7 @@ at::Scalar lowest(at::ScalarType type) {
   return std::numeric_limits<std::int64_t>::min() >> (64 - bits);
 }
 
-Values maxima(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
+Values maxima(const c10::OperatorHandle& op, const PoolPlan& plan, Arguments a) {
   Values tiles{at::Tensor(), at::Tensor()};
   if (plan.cut) {
     const at::Tensor& self = a[0].toTensor();
@@ -216,12 +219,12 @@ template <std::size_t dims>
 Recipe make_maxima(const Call& call) {
   const at::ScalarType type = call.arguments()[0].toTensor().scalar_type();
   if (type == at::kBool || at::isComplexType(type)) return nullptr;
-  const std::shared_ptr<const Plan> plan = plan_for(call, maximum_of(dims, 0));
+  const std::shared_ptr<const PoolPlan> plan = plan_for(call, maximum_of(dims, 0));
   if (!plan) return nullptr;
   return [op = call.op(), plan](Arguments arguments) { return maxima(op, *plan, arguments); };
 }
 
-Values maxima_backward(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
+Values maxima_backward(const c10::OperatorHandle& op, const PoolPlan& plan, Arguments a) {
   at::Tensor tile;
   if (plan.cut) {
     const at::Tensor grad = tile_at(a[0].toTensor(), plan.output, plan.world);
@@ -243,7 +246,7 @@ Values maxima_backward(const c10::OperatorHandle& op, const Plan& plan, Argument
 template <std::size_t dims>
 Recipe make_maxima_backward(const Call& call) {
   const Arguments a = call.arguments();
-  const std::shared_ptr<const Plan> plan = plan_for(call, maximum_of(dims, 1));
+  const std::shared_ptr<const PoolPlan> plan = plan_for(call, maximum_of(dims, 1));
   const bool same_type = a[0].toTensor().scalar_type() == a[1].toTensor().scalar_type();
   if (!plan || !same_type || !fits(a[0].toTensor(), *plan) || !fits(a[7].toTensor(), *plan)) {
     return nullptr;
@@ -275,7 +278,7 @@ at::Tensor counted(const Window& window, const Interval& outputs, std::int64_t i
 }
 
 // By what this rank's sums are divided: one number, or one per output.
-at::Tensor divisors(const Plan& plan, Arguments a) {
+at::Tensor divisors(const PoolPlan& plan, Arguments a) {
   const c10::IValue& given = a[plan.op.ceil_mode + 2];
   if (!given.isNone()) return at::scalar_tensor(given.toInt(), at::kLong);
   const bool counts_padding = a[plan.op.ceil_mode + 1].toBool();
@@ -287,24 +290,19 @@ at::Tensor divisors(const Plan& plan, Arguments a) {
   return product;
 }
 
-// Halves are added up as floats and rounded once.
-at::ScalarType sum_type(at::ScalarType type) {
-  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
-}
-
 at::Tensor divided(const at::Tensor& sums, const at::Tensor& by) {
   return at::isIntegralType(sums.scalar_type(), false) ? sums.div(by, "trunc")
                                                        : sums / by.to(sums.scalar_type());
 }
 
 // Sums instead of averages.
-Values summing(const Plan& plan, Arguments a, const at::Tensor& fetched) {
+Values summing(const PoolPlan& plan, Arguments a, const at::Tensor& fetched) {
   Values arguments = arguments_for(plan, a, fetched);
   arguments[plan.op.ceil_mode + 2] = std::int64_t{1};
   return arguments;
 }
 
-Values averages(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
+Values averages(const c10::OperatorHandle& op, const PoolPlan& plan, Arguments a) {
   at::Tensor tile;
   if (plan.cut) {
     const at::Tensor self = tile_at(a[0].toTensor(), plan.input, plan.world);
@@ -319,7 +317,7 @@ Values averages(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
   return {result_of_tile(tile, plan.output, plan.world)};
 }
 
-Values averages_backward(const c10::OperatorHandle& op, const Plan& plan, Arguments a) {
+Values averages_backward(const c10::OperatorHandle& op, const PoolPlan& plan, Arguments a) {
   at::Tensor tile;
   if (plan.cut) {
     const at::Tensor grad = tile_at(a[0].toTensor(), plan.output, plan.world);
@@ -343,7 +341,7 @@ bool has_usable_divisor(const c10::IValue& divisor) {
 
 template <std::size_t dims>
 Recipe make_averages(const Call& call) {
-  const std::shared_ptr<const Plan> plan = plan_for(call, average_of(dims, 0));
+  const std::shared_ptr<const PoolPlan> plan = plan_for(call, average_of(dims, 0));
   const bool is_taken = plan && has_usable_divisor(call.arguments()[6]) &&
                         !at::isComplexType(call.arguments()[0].toTensor().scalar_type());
   if (!is_taken) return nullptr;
@@ -353,7 +351,7 @@ Recipe make_averages(const Call& call) {
 template <std::size_t dims>
 Recipe make_averages_backward(const Call& call) {
   const Arguments a = call.arguments();
-  const std::shared_ptr<const Plan> plan = plan_for(call, average_of(dims, 1));
+  const std::shared_ptr<const PoolPlan> plan = plan_for(call, average_of(dims, 1));
   const bool same_type = a[0].toTensor().scalar_type() == a[1].toTensor().scalar_type();
   if (!plan || !same_type || !fits(a[0].toTensor(), *plan) || !has_usable_divisor(a[7])) {
     return nullptr;

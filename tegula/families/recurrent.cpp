@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tegula/families/families.h"
+#include "tegula/families/totals.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
 #include "tegula/payload/guards.h"
@@ -151,11 +152,6 @@ Values split(Arguments a) {
 }
 Values split_with_sizes(Arguments a) {
   return as_new_tensors(at::split_with_sizes(a[0].toTensor(), a[1].toIntVector(), a[2].toInt()));
-}
-
-bool is_cut(const at::Tensor& tensor, std::int64_t dim) {
-  const std::int64_t wrapped = dim < 0 ? dim + tensor.dim() : dim;
-  return payload_in(tensor)->spec().dim_cuts()[static_cast<std::size_t>(wrapped)].is_cut();
 }
 
 template <Values (*run)(Arguments)>

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-enum class Form { Softmax, LogSoftmax };
+enum class SoftmaxKind { Softmax, LogSoftmax };
 
 // Tiles are worked on block by block, so that what one op writes is still near when the next one
 // reads it: memory is read and written once per pass over the tile, not once per op.
@@ -79,13 +79,14 @@ OfTile of_tile(const at::Tensor& tile, std::int64_t dim, const at::Tensor& expon
 }
 
 // Each rank adds up the exponentials of its tile; the greatest elements and the sums travel.
-at::Tensor softmax_of_tile(const Payload& self, std::int64_t dim, const Dims& dims, Form form) {
+at::Tensor softmax_of_tile(const Payload& self, std::int64_t dim, const Dims& dims,
+                           SoftmaxKind form) {
   const auto paid_tile = [&](const at::Tensor& part, ReduceOp op) {
     return payload_of(with_sum_paid(owed_part(part, self, dims, op)))->tile();
   };
   const at::Tensor tile = self.resolved_tile();
   at::Tensor result = at::empty(tile.sizes(), tile.options());
-  const bool is_log = form == Form::LogSoftmax;
+  const bool is_log = form == SoftmaxKind::LogSoftmax;
   const OfTile mine = of_tile(tile, dim, is_log ? at::Tensor() : result);
   const at::Tensor greatest = paid_tile(mine.greatest, ReduceOp::Max);
   const at::Tensor share = at::exp(mine.greatest - greatest);
@@ -102,7 +103,7 @@ at::Tensor softmax_of_tile(const Payload& self, std::int64_t dim, const Dims& di
   return result;
 }
 
-template <Form form>
+template <SoftmaxKind form>
 Values softmax(Arguments a) {
   const at::Tensor self = with_sum_paid(to_add_up(tensor_at(a, 0)));
   const PayloadPtr payload = payload_of(self);
@@ -191,8 +192,8 @@ Recipe make_backward_along_cut_dim(const Call& call) {
 
 const RecipeTable& softmax_recipes() {
   static const RecipeTable table = {
-      {"_softmax", make_along_cut_dim<softmax<Form::Softmax>>},
-      {"_log_softmax", make_along_cut_dim<softmax<Form::LogSoftmax>>},
+      {"_softmax", make_along_cut_dim<softmax<SoftmaxKind::Softmax>>},
+      {"_log_softmax", make_along_cut_dim<softmax<SoftmaxKind::LogSoftmax>>},
       {"_safe_softmax", make_safe_softmax},
       {"_softmax_backward_data", make_backward_along_cut_dim<softmax_backward>},
       {"_log_softmax_backward_data", make_backward_along_cut_dim<log_softmax_backward>},

@@ -13,7 +13,7 @@
 namespace tegula::inner::families {
 namespace {
 
-const Payload& self_in(Arguments arguments) { return *payload_in(arguments[0].toTensor()); }
+const Payload& self_of(Arguments arguments) { return *payload_in(arguments[0].toTensor()); }
 
 // Whether some axis cuts the matrices, each shard being one block of them.
 bool has_blocks(const Call& call) {
@@ -55,7 +55,7 @@ Recipe new_triangle(const Call& call) {
   const DTensorSpec& self = call.tensors().front().payload->spec();
   const DTensorSpec spec = self.with_meta(TensorMeta(self.shape(), self.meta().dtype()));
   return [spec](Arguments arguments) -> Values {
-    const Payload& of = self_in(arguments);
+    const Payload& of = self_of(arguments);
     const at::Tensor tile = fresh_tile(spec, of.world());
     tile.copy_(triangle(of.resolved_tile(), arguments[1].toInt() + diagonal_in_tile(of)));
     return {outer_tensor(tile, spec, of.world())};
@@ -68,7 +68,7 @@ Recipe triangle_in_place(const Call& call) {
     return nullptr;
   }
   return [](Arguments arguments) -> Values {
-    const Payload& self = self_in(arguments);
+    const Payload& self = self_of(arguments);
     const at::Tensor tile = self.tile();
     tile.copy_(triangle(tile, arguments[1].toInt() + diagonal_in_tile(self)));
     return {arguments[0]};
@@ -89,7 +89,7 @@ Recipe trace(const Call& call) {
                                   : whole.scalar_type();
   const DTensorSpec spec(self.mesh(), placements, TensorMeta({}, dtype_of(type)));
   return [spec, type](Arguments arguments) -> Values {
-    const Payload& of = self_in(arguments);
+    const Payload& of = self_of(arguments);
     const at::Tensor sum = of.resolved_tile().diagonal(diagonal_in_tile(of)).sum(type);
     return {outer_tensor(sum, spec, of.world())};
   };
@@ -119,7 +119,7 @@ Recipe diag_embed(const Call& call) {
   const DTensorSpec spec =
       *with_dims_moved(self->spec(), to, TensorMeta(shape, self->spec().meta().dtype()));
   return [spec, rows, columns](Arguments arguments) -> Values {
-    const Payload& of = self_in(arguments);
+    const Payload& of = self_of(arguments);
     const std::int64_t begin = of.spec().dim_cuts().back().intervals(*of.coordinate())[0].begin;
     const at::Tensor tile = fresh_tile(spec, of.world()).zero_();
     tile.diagonal(begin, rows, columns).copy_(of.resolved_tile());
@@ -136,7 +136,7 @@ Recipe fill_diagonal(const Call& call) {
   if (is_wrapped || !has_blocks(call)) return nullptr;
   if (!holds_values(*call.tensors().front().payload)) return nullptr;
   return [](Arguments arguments) -> Values {
-    const Payload& of = self_in(arguments);
+    const Payload& of = self_of(arguments);
     const DTensorSpec spec = of.spec().with_meta(TensorMeta(of.spec().shape(), DType::Bool));
     const at::Tensor tile = fresh_tile(spec, of.world()).zero_();
     tile.diagonal(diagonal_in_tile(of)).fill_(true);

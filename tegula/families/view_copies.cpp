@@ -80,14 +80,14 @@ Recipe copy_of_view_into(const Call& call) {
   };
 }
 
-struct ViewName {
+struct WrittenView {
   const char* name;
   const char* overload;
 };
 
 // The view takes self and what follows the source.
-const std::map<std::string, ViewName>& views_written() {
-  static const std::map<std::string, ViewName> table = {
+const std::map<std::string, WrittenView>& views_written() {
+  static const std::map<std::string, WrittenView> table = {
       {"aten::select_scatter", {"aten::select", "int"}},
       {"aten::slice_scatter", {"aten::slice", "Tensor"}},
       {"aten::diagonal_scatter", {"aten::diagonal", ""}},
@@ -95,7 +95,7 @@ const std::map<std::string, ViewName>& views_written() {
   return table;
 }
 
-at::Tensor view_to_write(const ViewName& name, const at::Tensor& self, Arguments arguments) {
+at::Tensor view_to_write(const WrittenView& name, const at::Tensor& self, Arguments arguments) {
   const OperatorHandle view =
       c10::Dispatcher::singleton().findSchemaOrThrow(name.name, name.overload);
   Values stack{self};
@@ -109,7 +109,7 @@ Recipe replaced_view(const Call& call) {
   const at::Tensor self = call.arguments()[0].toTensor();
   const Payload* payload = payload_in(self);
   if (!payload || !holds_values(*payload) || !payload->spec().is_sharded()) return nullptr;
-  const ViewName& name = views_written().at(call.facts().name);
+  const WrittenView& name = views_written().at(call.facts().name);
   const at::Tensor view = view_to_write(name, self, call.arguments());
   const Link* link = payload_in(view)->link();
   if (view.sizes() != call.arguments()[1].toTensor().sizes() || (link && !link->row)) {

@@ -14,7 +14,7 @@ namespace tegula::inner::families {
 namespace {
 
 using Layout = Payload::Layout;
-using Dims = ViewOfTile::Dims;
+using TileDims = ViewOfTile::Dims;
 
 c10::OperatorHandle operator_named(const char* name, const char* overload) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
@@ -23,7 +23,7 @@ c10::OperatorHandle operator_named(const char* name, const char* overload) {
 std::optional<TileView> dims_stay(const ViewOfTile& v) { return v.moved(v.same_dims()); }
 
 std::optional<TileView> swap_dims(const ViewOfTile& v, std::int64_t a, std::int64_t b) {
-  Dims to = v.same_dims();
+  TileDims to = v.same_dims();
   std::swap(to[static_cast<std::size_t>(a)], to[static_cast<std::size_t>(b)]);
   return v.moved(to);
 }
@@ -38,7 +38,7 @@ std::optional<TileView> matrix_transpose(const ViewOfTile& v) {
 }
 
 std::optional<TileView> permute(const ViewOfTile& v) {
-  Dims to(static_cast<std::size_t>(v.self.spec().ndim()));
+  TileDims to(static_cast<std::size_t>(v.self.spec().ndim()));
   std::int64_t place = 0;
   for (std::int64_t dim : v.argument(1).toIntVector()) {
     to[static_cast<std::size_t>(v.wrapped(dim))] = place++;
@@ -48,7 +48,7 @@ std::optional<TileView> permute(const ViewOfTile& v) {
 
 std::optional<TileView> unsqueeze(const ViewOfTile& v) {
   const std::int64_t at = v.wrapped(v.argument(1).toInt(), 1);
-  Dims to = v.same_dims();
+  TileDims to = v.same_dims();
   for (auto& dim : to) {
     if (*dim >= at) ++*dim;
   }
@@ -58,7 +58,7 @@ std::optional<TileView> unsqueeze(const ViewOfTile& v) {
 // `gone`: dims asked to go; those of size 1 do.
 std::optional<TileView> without_dims(const ViewOfTile& v, const std::vector<std::int64_t>& gone) {
   const Shape& shape = v.self.spec().shape();
-  Dims to;
+  TileDims to;
   std::vector<std::int64_t> removed;
   std::int64_t place = 0;
   for (std::int64_t dim = 0; dim < v.self.spec().ndim(); ++dim) {
@@ -90,7 +90,7 @@ std::optional<TileView> squeeze_dims(const ViewOfTile& v) {
 std::optional<TileView> expand(const ViewOfTile& v) {
   const std::int64_t added = v.meta.ndim() - v.self.spec().ndim();
   Shape sizes = v.meta.shape();
-  Dims to;
+  TileDims to;
   for (std::int64_t dim = 0; dim < v.self.spec().ndim(); ++dim) {
     to.push_back(dim + added);
     if (!v.is_cut(dim)) continue;
@@ -152,7 +152,7 @@ std::optional<TileView> split_with_sizes(const ViewOfTile& v) {
 std::optional<TileView> select(const ViewOfTile& v) {
   const std::int64_t gone = v.wrapped(v.argument(1).toInt());
   if (v.is_cut(gone)) return std::nullopt;
-  Dims to = v.same_dims();
+  TileDims to = v.same_dims();
   to[static_cast<std::size_t>(gone)] = std::nullopt;
   for (std::int64_t dim = gone + 1; dim < v.self.spec().ndim(); ++dim) {
     to[static_cast<std::size_t>(dim)] = dim - 1;
@@ -191,7 +191,7 @@ std::optional<TileView> diagonal(const ViewOfTile& v) {
   const std::optional<DTensorSpec> part =
       sliced(v.self.spec(), slice, TensorMeta(shape, v.meta.dtype()));
   if (!part) return std::nullopt;
-  Dims to(shape.size());
+  TileDims to(shape.size());
   std::int64_t place = 0;
   for (std::int64_t dim = 0; dim < v.self.spec().ndim(); ++dim) {
     if (dim != rows && dim != columns) to[static_cast<std::size_t>(dim)] = place++;
@@ -218,7 +218,7 @@ std::optional<TileView> unfold(const ViewOfTile& v) {
 std::optional<TileView> view_as_complex(const ViewOfTile& v) {
   const std::int64_t last = v.self.spec().ndim() - 1;
   if (v.is_cut(last)) return std::nullopt;
-  Dims to = v.same_dims();
+  TileDims to = v.same_dims();
   to.back() = std::nullopt;
   return v.moved(to);
 }

@@ -32,7 +32,7 @@ Descriptor opened(const std::string& path, int flags, const char* what) {
 }
 
 // Linux moves at most 2 GiB in one call.
-constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
+constexpr std::size_t kMostPerWrite = std::size_t{1} << 30;
 
 class DiskFile final : public File {
  public:
@@ -49,7 +49,7 @@ class DiskFile final : public File {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
       const ssize_t done =
-          ::pwrite(descriptor_.get(), bytes.data(), std::min(bytes.size(), kMostAtOnce),
+          ::pwrite(descriptor_.get(), bytes.data(), std::min(bytes.size(), kMostPerWrite),
                    static_cast<off_t>(offset));
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) refuse("write to a file", path_, done < 0 ? errno : ENOSPC);

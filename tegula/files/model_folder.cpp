@@ -65,7 +65,7 @@ void append_block(std::string& bytes, const std::string& block) {
   bytes += block;
 }
 
-std::string_view take_block(std::string_view& bytes) {
+std::string_view next_block(std::string_view& bytes) {
   const std::uint64_t length = header_length(bytes, bytes.size());
   const std::string_view block = bytes.substr(kLengthBytes, length);
   bytes.remove_prefix(kLengthBytes + length);
@@ -132,7 +132,7 @@ std::string model_folder_bytes(FileLayer& files, const std::string& folder) {
 
 ModelFolder parse_model_folder(std::string_view bytes) {
   ModelFolder model;
-  std::string_view names = take_block(bytes);
+  std::string_view names = next_block(bytes);
   std::set<std::string_view> tensors;
   const auto line = [&names] {
     const std::size_t end = names.find('\n');
@@ -144,7 +144,7 @@ ModelFolder parse_model_folder(std::string_view bytes) {
     ModelFile file;
     file.name = line();
     file.size = std::stoull(line());
-    const std::string_view json = take_block(bytes);
+    const std::string_view json = next_block(bytes);
     file.data_begin = kLengthBytes + json.size();
     file.header = parse_safetensors_header(json, file.size - file.data_begin);
     model.files.push_back(std::move(file));

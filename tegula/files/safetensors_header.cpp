@@ -51,7 +51,7 @@ constexpr std::array<PairDType, 2> kPairDTypes = {{
 
 constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::string_view kComplex = "tegula.complex";
-constexpr std::size_t kDeepest = 32;  // of what is passed over
+constexpr std::size_t kDeepestIgnored = 32;  // of what is passed over
 
 // None if the product does not fit in 64 bits.
 std::optional<std::uint64_t> times(std::uint64_t a, std::uint64_t b) {
@@ -155,7 +155,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
     if (!belongs && !is_passed_over()) {
       refuse(std::string(what) + " stands where none belongs", name_);
     }
-    if (++depth_ > kDeepest) refuse("it is nested too deeply", name_);
+    if (++depth_ > kDeepestIgnored) refuse("it is nested too deeply", name_);
   }
 
   void finish_tensor() {

@@ -16,7 +16,7 @@
 namespace tegula::inner {
 namespace {
 
-constexpr char kBetween = '\x1f';
+constexpr char kBetweenParts = '\x1f';
 constexpr std::string_view kPlain = "plain ";
 
 void check_name(const std::string& name) {
@@ -55,12 +55,13 @@ std::string line_of(const StateTensor& entry, const World& world) {
   } else {
     place = std::string(kPlain) + std::to_string(world.size() == 1 ? 0 : checksum_of(entry.tensor));
   }
-  return named.name + kBetween + to_string(TensorMeta(named.shape, named.dtype)) + kBetween + place;
+  return named.name + kBetweenParts + to_string(TensorMeta(named.shape, named.dtype)) +
+         kBetweenParts + place;
 }
 
 std::string line_of(const NamedValue& value) {
   check_name(value.name);
-  return value.name + kBetween + to_string(value.value);
+  return value.name + kBetweenParts + to_string(value.value);
 }
 
 std::string lines_of(const Saved& saved, const World& world) {
@@ -80,7 +81,7 @@ std::string own_lines_of(const Saved& saved) {
 void check_twice(const std::vector<std::string>& lines) {
   std::set<std::string> names;
   for (const std::string& line : lines) {
-    const std::string name = line.substr(1, line.find(kBetween) - 1);
+    const std::string name = line.substr(1, line.find(kBetweenParts) - 1);
     if (names.insert(line.front() + name).second) continue;
     throw UsageError("two things of a state have one name").fact("name", in_quotes(name));
   }
@@ -93,7 +94,7 @@ class Merge {
     const std::vector<std::string> lines = split(text, '\n');
     check_twice(lines);
     for (const std::string& line : lines) {
-      const std::string key = line.substr(0, line.find(kBetween));
+      const std::string key = line.substr(0, line.find(kBetweenParts));
       const auto [found, is_new] = lines_.try_emplace(key, Line{rank, line});
       if (!is_new && found->second.text != line) refuse(key.substr(1), found->second, rank, line);
     }
@@ -102,7 +103,7 @@ class Merge {
   Inventory result() const {
     Inventory inventory;
     for (const auto& [key, line] : lines_) {
-      const std::vector<std::string> parts = split(line.text.substr(1), kBetween);
+      const std::vector<std::string> parts = split(line.text.substr(1), kBetweenParts);
       if (key.front() == 'v') {
         inventory.values[parts[0]] = parse_file_value(parts[1]);
         continue;
@@ -123,7 +124,7 @@ class Merge {
   [[noreturn]] static void refuse(const std::string& name, const Line& one, int rank,
                                   const std::string& other) {
     const auto shown = [](const std::string& line) {
-      const std::vector<std::string> parts = split(line.substr(1), kBetween);
+      const std::vector<std::string> parts = split(line.substr(1), kBetweenParts);
       if (parts.size() < 3) return parts[1];
       return parts[2].starts_with(kPlain)
                  ? parts[1] + ", plain, checksum " + parts[2].substr(kPlain.size())
@@ -146,7 +147,7 @@ void merge_own(const std::vector<std::string>& texts, std::map<std::string, File
       std::ranges::all_of(texts, [&](const std::string& text) { return text == texts.front(); });
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     for (const std::string& line : split(texts[rank], '\n')) {
-      const std::vector<std::string> parts = split(line.substr(1), kBetween);
+      const std::vector<std::string> parts = split(line.substr(1), kBetweenParts);
       const bool is_of_rank = line.front() == 's' && !is_same;
       const std::string name = is_of_rank ? parts[0] + "@rank=" + std::to_string(rank) : parts[0];
       const FileValue value = parse_file_value(parts[1]);

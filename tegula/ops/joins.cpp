@@ -7,9 +7,9 @@ namespace {
 
 // A gradient of a part of a dim, put into zeros of the whole: other dims may be cut. A slice has
 // the dim, a single element has not.
-enum class Part { Slice, Element };
+enum class Piece { Slice, Element };
 
-SignatureOf put_into_zeros(Part part) {
+SignatureOf put_into_zeros(Piece part) {
   return [part](const OpSchema& schema) -> std::optional<Signature> {
     const Ints& whole = schema.ints(1);
     const std::size_t along = wrapped_dim(schema.integer(2), whole.size());
@@ -20,7 +20,7 @@ SignatureOf put_into_zeros(Part part) {
       result.sizes.push_back(whole[dim]);
     }
     Term grad = result;
-    if (part == Part::Slice) {
+    if (part == Piece::Slice) {
       grad.sizes = schema.spec(0).shape();
     } else {
       grad.factors.erase(grad.factors.begin() + static_cast<std::ptrdiff_t>(along));
@@ -47,9 +47,9 @@ void add_joins(RuleTable& rules) {
             "memory_format=none");
   rules.add("cat", "joined along a dim", concatenation(1), "[f32[8, 6], f32[8, 4]], dim=1");
   rules.add("stack", "joined along a new dim", stacking(1), "[f32[8, 6], f32[8, 6]], dim=1");
-  rules.add("slice_backward", "a slice put into zeros", put_into_zeros(Part::Slice),
+  rules.add("slice_backward", "a slice put into zeros", put_into_zeros(Piece::Slice),
             "f32[8, 2], input_sizes=[8, 6], dim=1, start=2, end=4, step=1");
-  rules.add("select_backward", "an element put into zeros", put_into_zeros(Part::Element),
+  rules.add("select_backward", "an element put into zeros", put_into_zeros(Piece::Element),
             "f32[8], input_sizes=[8, 6], dim=1, index=2");
 }
 

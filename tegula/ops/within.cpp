@@ -10,10 +10,10 @@ namespace {
 
 // Fourier transforms ----------------------------------------------------------------------------
 
-using Dims = std::vector<std::size_t>;
+using DimsWithin = std::vector<std::size_t>;
 
-Dims transformed_dims(const OpSchema& schema) {
-  Dims dims;
+DimsWithin transformed_dims(const OpSchema& schema) {
+  DimsWithin dims;
   for (std::int64_t dim : schema.ints(1)) {
     dims.push_back(wrapped_dim(dim, static_cast<std::size_t>(schema.spec(0).ndim())));
   }
@@ -21,13 +21,13 @@ Dims transformed_dims(const OpSchema& schema) {
 }
 
 // From the widest to the narrowest.
-void sort_by_stride(Dims::iterator begin, Dims::iterator end, const Shape& stride) {
+void sort_by_stride(DimsWithin::iterator begin, DimsWithin::iterator end, const Shape& stride) {
   std::stable_sort(begin, end, [&](std::size_t a, std::size_t b) { return stride[a] > stride[b]; });
 }
 
 // How libtorch lays a result out: what is transformed is innermost.
-Dims with_innermost(const Shape& stride, const Dims& innermost) {
-  Dims order;
+DimsWithin with_innermost(const Shape& stride, const DimsWithin& innermost) {
+  DimsWithin order;
   for (std::size_t dim = 0; dim < stride.size(); ++dim) {
     if (std::find(innermost.begin(), innermost.end(), dim) == innermost.end()) order.push_back(dim);
   }
@@ -36,21 +36,21 @@ Dims with_innermost(const Shape& stride, const Dims& innermost) {
   return order;
 }
 
-Dims order_of_complex(const Shape& stride, Dims dims) {
+DimsWithin order_of_complex(const Shape& stride, DimsWithin dims) {
   sort_by_stride(dims.begin(), dims.end(), stride);
   return with_innermost(stride, dims);
 }
 
-Dims order_from_real(const Shape& stride, Dims dims) {
+DimsWithin order_from_real(const Shape& stride, DimsWithin dims) {
   sort_by_stride(dims.begin(), dims.end() - 1, stride);
   return with_innermost(stride, dims);
 }
 
 // All dims but the last are transformed first, as complex numbers.
-Dims order_to_real(const Shape& stride, Dims dims) {
+DimsWithin order_to_real(const Shape& stride, DimsWithin dims) {
   const std::size_t last = dims.back();
   dims.pop_back();
-  Dims order = order_of_complex(stride, dims);
+  DimsWithin order = order_of_complex(stride, dims);
   order.erase(std::find(order.begin(), order.end(), last));
   order.push_back(last);
   return order;
@@ -58,11 +58,11 @@ Dims order_to_real(const Shape& stride, Dims dims) {
 
 // (self, dim, normalization, a flag or a size) -> the same dims, the last of `dim` with as many
 // elements as `length` says. Linear.
-SignatureOf fourier(Dims (*order)(const Shape& stride, Dims dims),
+SignatureOf fourier(DimsWithin (*order)(const Shape& stride, DimsWithin dims),
                     std::int64_t (*length)(const OpSchema& schema, std::int64_t now)) {
   return [order, length](const OpSchema& schema) -> std::optional<Signature> {
     if (schema.ints(1).empty()) return std::nullopt;
-    const Dims dims = transformed_dims(schema);
+    const DimsWithin dims = transformed_dims(schema);
     Signature signature;
     const Term self = own_factors(signature, schema.spec(0).shape());
     Result result{self};

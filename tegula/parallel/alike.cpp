@@ -24,12 +24,12 @@ std::int64_t hash_of(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(hasher.result());
 }
 
-Group group_of(const DeviceMesh& root) {
-  const std::vector<std::int64_t> ranks = root.ranks();
-  return World::of(root).group(std::vector<int>(ranks.begin(), ranks.end()));
-}
-
 }  // namespace
+
+Group group_of(const DeviceMesh& mesh) {
+  const std::vector<std::int64_t> ranks = mesh.ranks();
+  return World::of(mesh).group(std::vector<int>(ranks.begin(), ranks.end()));
+}
 
 std::vector<StandingMember> each_once(const std::vector<StandingMember>& members) {
   std::vector<StandingMember> once;

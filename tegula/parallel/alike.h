@@ -3,10 +3,14 @@
 
 #include <vector>
 
+#include "tegula/comm/group.h"
 #include "tegula/mesh/device_mesh.h"
 #include "tegula/parallel/members.h"
 
 namespace tegula::inner {
+
+// Of the mesh's ranks.
+Group group_of(const DeviceMesh& mesh);
 
 // One that stands in several places once, by its first name.
 std::vector<StandingMember> each_once(const std::vector<StandingMember>& members);

@@ -21,6 +21,7 @@
 #include "tegula/base/sentence.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/parallel/alike.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula {
@@ -55,12 +56,12 @@ using Tensors = std::vector<at::Tensor>;
 // Numbers to be added up, by element type.
 using Sums = std::map<at::ScalarType, at::Tensor>;
 
-struct Member {
+struct NamedTensor {
   std::string name;
   at::Tensor tensor;
 };
 
-void add_member(std::vector<Member>& members, std::set<c10::TensorImpl*>& seen,
+void add_member(std::vector<NamedTensor>& members, std::set<c10::TensorImpl*>& seen,
                 const std::string& name, const at::Tensor& tensor) {
   if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) {
     members.push_back({name, tensor});
@@ -77,13 +78,13 @@ struct Members {
     for (const auto& one : module.named_buffers())
       add_member(buffers, seen, one.key(), one.value());
   }
-  std::vector<Member> parameters, buffers;
+  std::vector<NamedTensor> parameters, buffers;
 };
 
 DeviceMesh common_mesh(const Members& members) {
   std::optional<DeviceMesh> mesh;
   for (const auto* list : {&members.parameters, &members.buffers}) {
-    for (const Member& one : *list) {
+    for (const NamedTensor& one : *list) {
       const bool is_ours = is_dtensor(one.tensor);
       if (is_ours && !mesh) mesh = mesh_of(one.tensor);
       const Placements everywhere(mesh ? mesh->ndim() : 0, Replicate());
@@ -123,8 +124,9 @@ void check_batch(const Tensors& batch, std::int64_t shards) {
 class AsPlain {
  public:
   explicit AsPlain(const Members& members) {
-    for (const Member& one : members.parameters) change(one.tensor, to_local(one.tensor.detach()));
-    for (const Member& one : members.buffers) {
+    for (const NamedTensor& one : members.parameters)
+      change(one.tensor, to_local(one.tensor.detach()));
+    for (const NamedTensor& one : members.buffers) {
       change(one.tensor, to_local(one.tensor.detach()).clone());
     }
   }
@@ -170,9 +172,9 @@ class OneThread {
 // loss, and for each parameter in how many shards it is used.
 class SumsLayout {
  public:
-  explicit SumsLayout(const std::vector<Member>& parameters) {
+  explicit SumsLayout(const std::vector<NamedTensor>& parameters) {
     lengths_[at::kDouble] = 0;
-    for (const Member& one : parameters) {
+    for (const NamedTensor& one : parameters) {
       std::int64_t& length = lengths_[one.tensor.scalar_type()];
       begins_.push_back(length);
       length += one.tensor.numel();
@@ -188,7 +190,7 @@ class SumsLayout {
     return sums;
   }
   // Of the parameters' gradients; where there is none, zeros.
-  Sums sums_of(const std::vector<Member>& parameters, const at::Tensor& loss) const {
+  Sums sums_of(const std::vector<NamedTensor>& parameters, const at::Tensor& loss) const {
     std::map<at::ScalarType, Tensors> parts;
     at::Tensor rest = at::zeros({1 + static_cast<std::int64_t>(parameters.size())}, at::kDouble);
     rest[0].copy_(loss);
@@ -254,7 +256,7 @@ class LocalShards {
     }
     const at::NoGradGuard no_grad;
     Sums sums = layout_.sums_of(members_.parameters, loss);
-    for (const Member& one : members_.parameters) {
+    for (const NamedTensor& one : members_.parameters) {
       at::Tensor(one.tensor).mutable_grad() = at::Tensor();
     }
     return sums;
@@ -277,9 +279,9 @@ class LocalShards {
   std::vector<Tensors> parts_;
 };
 
-Tensors tiles_of(const std::vector<Member>& members) {
+Tensors tiles_of(const std::vector<NamedTensor>& members) {
   Tensors tiles;
-  for (const Member& one : members) tiles.push_back(to_local(one.tensor.detach()));
+  for (const NamedTensor& one : members) tiles.push_back(to_local(one.tensor.detach()));
   return tiles;
 }
 
@@ -291,7 +293,7 @@ bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // By their bits: batch normalization writes its statistics without a word to version counters.
-void check_buffers(const std::vector<Member>& buffers, const Tensors& as_they_were) {
+void check_buffers(const std::vector<NamedTensor>& buffers, const Tensors& as_they_were) {
   for (std::size_t k = 0; k < buffers.size(); ++k) {
     if (have_same_bits(buffers[k].tensor, as_they_were[k])) continue;
     throw UsageError("a virtual shard wrote a buffer, which would differ between ranks")
@@ -317,11 +319,6 @@ Sums rows_of(const Members& members, const SumsLayout& layout, const LocalShards
     joined[type] = found == rows.end() ? at::empty({0, length}, type) : at::stack(found->second);
   }
   return joined;
-}
-
-Group group_of(const DeviceMesh& mesh) {
-  const std::vector<std::int64_t> ranks = mesh.root().ranks();
-  return World::of(mesh).group(std::vector<int>(ranks.begin(), ranks.end()));
 }
 
 // Throws on all ranks if one brings an error: there its own, elsewhere what the first of them says.
@@ -405,7 +402,7 @@ at::Tensor virtual_shards(torch::nn::Module& module, const std::vector<at::Tenso
   const DeviceMesh mesh = common_mesh(members);
   check_batch(batch, shards);
   const SumsLayout layout(members.parameters);
-  const Group group = group_of(mesh);
+  const Group group = group_of(mesh.root());
   const ShardRange mine = shards_of(group.index(), group.size(), shards);
   const LocalShards local(members, layout, batch, shards, loss);
   Sums rows;

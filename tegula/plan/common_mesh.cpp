@@ -14,18 +14,18 @@ namespace {
 using Axes = std::vector<std::size_t>;
 
 // An axis of more than one rank.
-struct Walk {
+struct StridedPart {
   std::int64_t stride;
   MeshAxis axis;
   std::size_t number;  // in its mesh
 
-  bool covers(const Walk& part) const {
+  bool covers(const StridedPart& part) const {
     return stride <= part.stride && part.stride < stride * axis.size;
   }
 };
 
-std::vector<Walk> walks(const DeviceMesh& mesh) {
-  std::vector<Walk> result;
+std::vector<StridedPart> walks(const DeviceMesh& mesh) {
+  std::vector<StridedPart> result;
   std::int64_t stride = 1;
   for (std::size_t axis = mesh.ndim(); axis-- > 0;) {
     if (mesh.axes()[axis].size > 1) result.push_back({stride, mesh.axes()[axis], axis});
@@ -53,21 +53,22 @@ std::string unused(std::string name, const std::set<std::string>& used) {
 
 // The parts of which the axes of both are made, slowest first. A part that is an axis keeps its
 // name.
-std::optional<std::vector<Walk>> common_parts(const std::vector<Walk>& from,
-                                              const std::vector<Walk>& to, std::int64_t ranks) {
+std::optional<std::vector<StridedPart>> common_parts(const std::vector<StridedPart>& from,
+                                                     const std::vector<StridedPart>& to,
+                                                     std::int64_t ranks) {
   std::set<std::int64_t> strides{ranks};
-  for (const std::vector<Walk>* all : {&from, &to}) {
-    for (const Walk& walk : *all) strides.insert(walk.stride);
+  for (const std::vector<StridedPart>* all : {&from, &to}) {
+    for (const StridedPart& walk : *all) strides.insert(walk.stride);
   }
-  std::vector<Walk> parts;
+  std::vector<StridedPart> parts;
   std::set<std::string> used;
   std::int64_t above = ranks;
   for (auto stride = std::next(strides.rbegin()); stride != strides.rend(); ++stride) {
     if (above % *stride != 0) return std::nullopt;
-    Walk part{*stride, {"", above / *stride, {}}, parts.size()};
-    const auto covers = [&](const Walk& walk) { return walk.covers(part); };
-    const Walk& source = *std::find_if(from.begin(), from.end(), covers);
-    const Walk& target = *std::find_if(to.begin(), to.end(), covers);
+    StridedPart part{*stride, {"", above / *stride, {}}, parts.size()};
+    const auto covers = [&](const StridedPart& walk) { return walk.covers(part); };
+    const StridedPart& source = *std::find_if(from.begin(), from.end(), covers);
+    const StridedPart& target = *std::find_if(to.begin(), to.end(), covers);
     if (source.axis.backend != target.axis.backend) return std::nullopt;
     const bool is_source = source.axis.size == part.axis.size;
     const bool is_target = target.axis.size == part.axis.size;
@@ -84,7 +85,7 @@ std::optional<std::vector<Walk>> common_parts(const std::vector<Walk>& from,
   return parts;
 }
 
-bool has_these_axes(const DeviceMesh& mesh, const std::vector<Walk>& parts) {
+bool has_these_axes(const DeviceMesh& mesh, const std::vector<StridedPart>& parts) {
   if (mesh.ndim() != parts.size()) return false;
   for (std::size_t axis = 0; axis < parts.size(); ++axis) {
     if (mesh.axes()[axis].size != parts[axis].axis.size) return false;
@@ -92,12 +93,13 @@ bool has_these_axes(const DeviceMesh& mesh, const std::vector<Walk>& parts) {
   return true;
 }
 
-DeviceMesh mesh_of(const std::vector<Walk>& parts, const DeviceMesh& from, const DeviceMesh& to) {
+DeviceMesh mesh_of(const std::vector<StridedPart>& parts, const DeviceMesh& from,
+                   const DeviceMesh& to) {
   if (has_these_axes(from, parts)) return from;
   if (has_these_axes(to, parts)) return to;
   std::vector<MeshAxis> axes;
   std::vector<std::string> names;
-  for (const Walk& part : parts) {
+  for (const StridedPart& part : parts) {
     axes.push_back(part.axis);
     names.push_back(part.axis.name);
   }
@@ -132,13 +134,13 @@ bool can_split(const DTensorSpec& spec, std::size_t axis) {
   return !std::holds_alternative<MaskPartial>(placement);
 }
 
-std::optional<DTensorSpec> on_parts(const DTensorSpec& spec, const std::vector<Walk>& parts,
+std::optional<DTensorSpec> on_parts(const DTensorSpec& spec, const std::vector<StridedPart>& parts,
                                     const DeviceMesh& mesh) {
   if (spec.mesh() == mesh) return spec;
   Placements placements(parts.size(), Replicate());
   std::vector<Axes> parts_of(spec.mesh().ndim());
-  for (const Walk& walk : walks(spec.mesh())) {
-    for (const Walk& part : parts) {
+  for (const StridedPart& walk : walks(spec.mesh())) {
+    for (const StridedPart& part : parts) {
       if (!walk.covers(part)) continue;
       placements[part.number] = spec.placements()[walk.number];
       parts_of[walk.number].push_back(part.number);

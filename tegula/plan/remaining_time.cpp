@@ -25,7 +25,7 @@ std::uint8_t first_of(std::uint32_t slots) {
   return static_cast<std::uint8_t>(std::countr_zero(slots));
 }
 
-std::int64_t divided(std::int64_t length, std::int64_t ranks) {
+std::int64_t longest_part(std::int64_t length, std::int64_t ranks) {
   return length / ranks + (length % ranks == 0 ? 0 : 1);
 }
 
@@ -55,7 +55,8 @@ void RemainingTime::fill_tables() {
   for (const StateSpace::Dim& dim : space_.dims()) {
     lengths_.emplace_back();
     lengths_.back().reserve(rates_.size());
-    for (const Rates& group : rates_) lengths_.back().push_back(divided(dim.length, group.ranks));
+    for (const Rates& group : rates_)
+      lengths_.back().push_back(longest_part(dim.length, group.ranks));
   }
 }
 
@@ -317,7 +318,7 @@ std::int64_t RemainingTime::length_of(std::size_t dim, Slots slots, DistState st
       if (!is_here || StateSpace::symbol_of(state, cutter.slot) != cutter.symbol) break;
       first |= 1U << cutter.slot;
       if ((special & ~first) != 0) continue;
-      return divided(space_.cut_length(0, cutter), rates_[slots & ~first].ranks);
+      return longest_part(space_.cut_length(0, cutter), rates_[slots & ~first].ranks);
     }
   }
   return kNever;

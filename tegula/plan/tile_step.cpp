@@ -24,7 +24,7 @@ UsageError refusal(const DTensorSpec& before, const DTensorSpec& after, const st
 }
 
 // The axes that cut a dim, without those of one rank.
-std::vector<CutAxis> cutters(const DTensorSpec& spec, std::size_t dim) {
+std::vector<CutAxis> cutting_axes(const DTensorSpec& spec, std::size_t dim) {
   std::vector<CutAxis> result;
   for (const CutAxis& axis : spec.dim_cuts()[dim].axes()) {
     if (axis.ranks > 1) result.push_back(axis);
@@ -51,8 +51,8 @@ Changes changes_between(const DTensorSpec& before, const DTensorSpec& after) {
   Changes changes(before.mesh().ndim());
   std::vector<CutAxis> arriving;
   for (std::size_t dim = 0; dim < before.dim_cuts().size(); ++dim) {
-    const std::vector<CutAxis> now = cutters(before, dim);
-    const std::vector<CutAxis> then = cutters(after, dim);
+    const std::vector<CutAxis> now = cutting_axes(before, dim);
+    const std::vector<CutAxis> then = cutting_axes(after, dim);
     const auto [leave, arrive] = std::mismatch(now.begin(), now.end(), then.begin(), then.end());
     for (auto axis = leave; axis != now.end(); ++axis) changes.add(axis->axis);
     arriving.insert(arriving.end(), arrive, then.end());

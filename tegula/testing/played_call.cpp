@@ -49,7 +49,7 @@ at::Tensor shared(const at::Tensor& result, double share) {
   return share == 0 ? at::zeros_like(result) : result * share;
 }
 
-void append_tensors(const c10::IValue& value, std::vector<at::Tensor>& into) {
+void append_results(const c10::IValue& value, std::vector<at::Tensor>& into) {
   if (value.isTensor()) into.push_back(value.toTensor());
   if (!value.isTensorList()) return;
   for (const at::Tensor& member : value.toTensorVector()) into.push_back(member);
@@ -89,10 +89,10 @@ std::vector<at::Tensor> PlayedCall::run(std::vector<c10::IValue> arguments) cons
   const std::vector<c10::IValue> returned = call_plain(call_.op(), arguments);
   std::vector<at::Tensor> results;
   for (std::size_t index = 0; index < returned.size(); ++index) {
-    if (!call_.facts().return_is[index]) append_tensors(returned[index], results);
+    if (!call_.facts().return_is[index]) append_results(returned[index], results);
   }
   for (std::size_t index = 0; index < arguments.size(); ++index) {
-    if (call_.facts().written[index]) append_tensors(arguments[index], results);
+    if (call_.facts().written[index]) append_results(arguments[index], results);
   }
   return results;
 }

@@ -19,7 +19,7 @@ using namespace inner;
 
 namespace {
 
-constexpr std::uint64_t kSeed = 1;
+constexpr std::uint64_t kSeedOfCalls = 1;
 
 // libtorch goes on with a list of kernels and a backtrace.
 std::string first_line(const char* text) { return {text, std::strcspn(text, "\n")}; }
@@ -59,7 +59,9 @@ AxisMove with_cut(AxisMove move, const Cut& cut) {
 class Check {
  public:
   Check(const Sample& sample, const RuleTable& rules, std::int64_t ranks)
-      : sample_(sample), call_(sample, ranks, kSeed), signature_(signature_for(rules, call_)) {}
+      : sample_(sample),
+        call_(sample, ranks, kSeedOfCalls),
+        signature_(signature_for(rules, call_)) {}
 
   std::vector<std::string> faults() {
     if (!signature_) return {to_string(sample_) + ": no rule covers it"};
@@ -181,7 +183,7 @@ std::vector<std::string> faults_of_rule(const RuleTable& rules, const Sample& sa
 }
 
 std::vector<std::string> unforeseen_strides(const RuleTable& rules, const Sample& sample) {
-  const PlayedCall call(sample, 1, kSeed);
+  const PlayedCall call(sample, 1, kSeedOfCalls);
   const std::optional<Signature> signature = signature_for(rules, call);
   std::vector<std::string> texts;
   for (std::size_t r = 0; signature && r < call.returned_count(); ++r) {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tegula {
-namespace {
+namespace error_test {
 
 TEST(Error, ReadsAsASentenceTheFactsAndAHint) {
   const UsageError error = UsageError("cannot do it")
@@ -25,5 +25,5 @@ TEST(Error, KeepsItsFamilyWhenBuiltUpAndThrown) {
   EXPECT_THROW(throw UsageError("a mistake"), Error);
 }
 
-}  // namespace
+}  // namespace error_test
 }  // namespace tegula

@@ -7,7 +7,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::inner {
-namespace {
+namespace log_test {
 
 // What is written to stderr of a line per level, with TEGULA_LOG set so.
 std::string shown_at(const char* level) {
@@ -40,5 +40,5 @@ TEST(Log, ALevelThatDoesNotExistIsRefused) {
   EXPECT_EQ(log_level(), LogLevel::Info);
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace tegula::inner

@@ -6,7 +6,7 @@
 #include <set>
 
 namespace tegula::inner {
-namespace {
+namespace philox_test {
 
 // The vectors that the authors publish with their library.
 static_assert(philox4x32({0, 0, 0, 0}, {0, 0}) ==
@@ -49,5 +49,5 @@ TEST(Philox, OneBitOfTheCounterFlipsHalfOfTheBlock) {
   EXPECT_NEAR(flipped, 4096, 5 * 45.3);
 }
 
-}  // namespace
+}  // namespace philox_test
 }  // namespace tegula::inner

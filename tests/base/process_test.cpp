@@ -9,7 +9,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::inner {
-namespace {
+namespace process_test {
 
 // What the body gives in a forked child.
 bool in_child(const std::function<bool()>& body) {
@@ -58,5 +58,5 @@ TEST(Process, OnlyTheProcessThatMadeAnObjectDestroysIt) {
   EXPECT_TRUE(is_destroyed);
 }
 
-}  // namespace
+}  // namespace process_test
 }  // namespace tegula::inner

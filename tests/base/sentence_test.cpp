@@ -7,7 +7,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::inner {
-namespace {
+namespace sentence_test {
 
 template <class Thrown>
 std::string sentence_about(Thrown thrown) {
@@ -20,5 +20,5 @@ TEST(Sentence, IsOneLineWhateverWasThrown) {
   EXPECT_EQ(sentence_about(42), "something that is no exception was thrown");
 }
 
-}  // namespace
+}  // namespace sentence_test
 }  // namespace tegula::inner

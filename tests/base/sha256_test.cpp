@@ -6,7 +6,7 @@
 #include "tegula/base/random_bytes.h"
 
 namespace tegula::inner {
-namespace {
+namespace sha256_test {
 
 std::string hash_of(const std::string& text) { return in_hex(sha256(text)); }
 std::string keyed(const std::string& key, const std::string& text) {
@@ -46,5 +46,5 @@ TEST(RandomBytes, AreAsManyAsAskedForAndOthersEachTime) {
   EXPECT_EQ(in_hex(std::string("\x00\x0f\xa5", 3)), "000fa5");
 }
 
-}  // namespace
+}  // namespace sha256_test
 }  // namespace tegula::inner

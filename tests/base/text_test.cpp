@@ -5,7 +5,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula {
-namespace {
+namespace text_test {
 
 TEST(Text, ListsAreJoinedByCommas) {
   EXPECT_EQ(bracketed({}), "[]");
@@ -66,5 +66,5 @@ TEST(Scanner, AVeryLongTextIsShownInPart) {
   }
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace tegula

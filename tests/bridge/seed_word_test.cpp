@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 namespace tegula::inner {
-namespace {
+namespace seed_word_test {
 
 at::Generator generator() { return at::detail::getDefaultCPUGenerator(); }
 
@@ -54,5 +54,5 @@ TEST(SeedWord, ComesBackWhenTheGeneratorWasLent) {
   EXPECT_TRUE(at::equal(generator().get_state(), state));
 }
 
-}  // namespace
+}  // namespace seed_word_test
 }  // namespace tegula::inner

@@ -7,7 +7,7 @@
 #include "tegula/bridge/torch_types.h"
 
 namespace tegula {
-namespace {
+namespace tiles_test {
 
 std::vector<Coordinate> coordinates_of(const DeviceMesh& mesh) {
   std::vector<Coordinate> coordinates;
@@ -128,5 +128,5 @@ TEST(TorchTypes, EveryElementTypeHasLibtorchsNumberAndSize) {
   EXPECT_EQ(to_string(meta_of(at::zeros({2, 3}).t())), "f32[3, 2] strides [1, 3]");
 }
 
-}  // namespace
+}  // namespace tiles_test
 }  // namespace tegula

@@ -8,7 +8,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula {
-namespace {
+namespace agreements_test {
 
 using inner::comm::agree;
 
@@ -56,5 +56,5 @@ INSTANTIATE_TEST_SUITE_P(Ways, Agreement,
                          testing::Values(Way::Threads, Way::Processes, Way::GlooThreads),
                          testing::PrintToStringParamName());
 
-}  // namespace
+}  // namespace agreements_test
 }  // namespace tegula

@@ -11,7 +11,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula::inner {
-namespace {
+namespace backend_test {
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -153,5 +153,5 @@ TEST(Backend, WhoIsToldOfTheEndOfAMessageMaySendTheNext) {
   });
 }
 
-}  // namespace
+}  // namespace backend_test
 }  // namespace tegula::inner

@@ -13,7 +13,7 @@
 #include "tests/comm/board_memory.h"
 
 namespace tegula::inner::shm {
-namespace {
+namespace board_test {
 
 // A signal every few microseconds, as a profiler's timer sends it.
 class Timer {
@@ -81,5 +81,5 @@ TEST(Board, AForkedChildNeitherLeavesNorFreesForItsParent) {
   EXPECT_EQ(area.memory[0], std::byte{7});
 }
 
-}  // namespace
+}  // namespace board_test
 }  // namespace tegula::inner::shm

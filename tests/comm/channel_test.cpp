@@ -12,7 +12,7 @@
 #include "tests/comm/board_memory.h"
 
 namespace tegula::inner::shm {
-namespace {
+namespace channel_test {
 
 using namespace std::chrono_literals;
 
@@ -101,5 +101,5 @@ TEST(Channel, NobodyWaitsForAReaderThatIsGone) {
   first.wait_for_readers();
 }
 
-}  // namespace
+}  // namespace channel_test
 }  // namespace tegula::inner::shm

@@ -9,7 +9,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula::inner {
-namespace {
+namespace coalesced_test {
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -162,5 +162,5 @@ TEST(FlatLayout, EveryWindowMeetsTheBytesOfItsTensorsOnce) {
   }
 }
 
-}  // namespace
+}  // namespace coalesced_test
 }  // namespace tegula::inner

@@ -10,7 +10,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula {
-namespace {
+namespace comm_log_test {
 
 TEST(CommLog, ListsEveryKindOfCall) {
   run_ranks(2, [](World& world) {
@@ -271,5 +271,5 @@ TEST(CommLog, MayStandInAnyThreadWhileOthersCall) {
   EXPECT_EQ(all.size(), 800U);
 }
 
-}  // namespace
+}  // namespace comm_log_test
 }  // namespace tegula

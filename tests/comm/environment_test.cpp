@@ -9,7 +9,7 @@
 #include "tegula/base/launch.h"
 
 namespace tegula::inner::comm {
-namespace {
+namespace environment_test {
 
 Place place(const std::map<std::string, std::string>& variables) {
   return place_in([&](const char* name) {
@@ -158,5 +158,5 @@ TEST(Environment, SlurmsTasksPerNodeAreANumberAndPerhapsHowOften) {
   }
 }
 
-}  // namespace
+}  // namespace environment_test
 }  // namespace tegula::inner::comm

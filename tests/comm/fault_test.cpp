@@ -21,7 +21,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula {
-namespace {
+namespace fault_test {
 
 using namespace std::chrono_literals;
 
@@ -662,5 +662,5 @@ TEST(GlooFault, AnAbortEndsMessagesUnderWay) {
             {"gloo", std::nullopt});
 }
 
-}  // namespace
+}  // namespace fault_test
 }  // namespace tegula

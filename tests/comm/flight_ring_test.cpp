@@ -9,7 +9,7 @@
 #include <thread>
 
 namespace tegula::inner::shm {
-namespace {
+namespace flight_ring_test {
 
 TEST(FlightRing, TellsTheLastCallsTheOldestFirst) {
   const auto ring = std::make_unique<FlightRing>();
@@ -48,5 +48,5 @@ TEST(FlightRing, ALineIsOfOneCall) {
   writer.join();
 }
 
-}  // namespace
+}  // namespace flight_ring_test
 }  // namespace tegula::inner::shm

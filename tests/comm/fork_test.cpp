@@ -18,7 +18,7 @@ namespace tegula {
 
 using namespace inner;
 
-namespace {
+namespace fork_test {
 
 // The exit code of a child that runs the body; -1 if a signal ended it, as one that hangs.
 int child_of(const std::function<void()>& body) {
@@ -117,5 +117,5 @@ TEST(Fork, AChildCannotCallOnTheWorldOfItsParent) {
   }));
 }
 
-}  // namespace
+}  // namespace fork_test
 }  // namespace tegula

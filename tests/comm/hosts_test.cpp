@@ -21,7 +21,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula {
-namespace {
+namespace hosts_test {
 
 using namespace inner;
 
@@ -228,5 +228,5 @@ TEST(World, WarnsOnceOfMoreThreadsThanCores) {
   EXPECT_EQ(said_with_threads(1), "");
 }
 
-}  // namespace
+}  // namespace hosts_test
 }  // namespace tegula

@@ -25,7 +25,7 @@
 #include "tests/comm/child.h"
 
 namespace tegula::inner::shm {
-namespace {
+namespace meeting_test {
 
 using namespace std::chrono_literals;
 
@@ -383,5 +383,5 @@ TEST(Meeting, ItsNameTellsNothingOfTheJob) {
   EXPECT_LT(meeting_name("a secret").size(), sizeof(sockaddr_un::sun_path) - 1);
 }
 
-}  // namespace
+}  // namespace meeting_test
 }  // namespace tegula::inner::shm

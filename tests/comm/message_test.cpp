@@ -12,7 +12,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula::inner {
-namespace {
+namespace message_test {
 
 using namespace std::chrono_literals;
 using comm::TensorHead;
@@ -148,5 +148,5 @@ TEST(MessageWithShape, TheLogTellsTheBytesThatCame) {
   });
 }
 
-}  // namespace
+}  // namespace message_test
 }  // namespace tegula::inner

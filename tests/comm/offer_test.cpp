@@ -10,7 +10,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula::inner::shm {
-namespace {
+namespace offer_test {
 
 // A group of one on a board for processes, with a block of 4 MiB.
 struct OneMember {
@@ -88,5 +88,5 @@ TEST(Offer, ResultsOfAnySizeServeAgainHoweverOftenTheyAreMade) {
   for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
 }
 
-}  // namespace
+}  // namespace offer_test
 }  // namespace tegula::inner::shm

@@ -13,7 +13,7 @@
 #include "tegula/comm/region.h"
 
 namespace tegula::inner::comm {
-namespace {
+namespace parts_test {
 
 std::array<std::byte, 64> counted_bytes() {
   std::array<std::byte, 64> bytes{};
@@ -124,5 +124,5 @@ TEST(Buffers, NoMoreIsKeptThanAllowed) {
   EXPECT_LE(buffers.kept(), 8 << 20);
 }
 
-}  // namespace
+}  // namespace parts_test
 }  // namespace tegula::inner::comm

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Child {
+struct RankProcess {
   pid_t id;
   int errors;  // the reading end of a pipe
 };
@@ -54,7 +54,7 @@ std::string read_all(int descriptor) {
 enum class State { Running, Stopped, Ended };
 
 // What has become of a child; `before` if nothing new.
-State state_of(const Child& child, State before, RankEnd& end) {
+State state_of(const RankProcess& child, State before, RankEnd& end) {
   int status = 0;
   if (waitpid(child.id, &status, WNOHANG | WUNTRACED) == 0) return before;
   if (WIFSTOPPED(status)) return State::Stopped;
@@ -64,7 +64,7 @@ State state_of(const Child& child, State before, RankEnd& end) {
   return State::Ended;
 }
 
-std::vector<RankEnd> ends_of(const std::vector<Child>& children, Clock::time_point deadline) {
+std::vector<RankEnd> ends_of(const std::vector<RankProcess>& children, Clock::time_point deadline) {
   std::vector<RankEnd> ends(children.size());
   std::vector<State> states(children.size(), State::Running);
   const auto is_any = [&](State state) {
@@ -115,7 +115,7 @@ std::vector<RankEnd> run_processes(int ranks, const RankBody& body, const WorldO
   const Clock::time_point start = Clock::now();
   const std::string job =
       std::to_string(getpid()) + "-" + std::to_string(start.time_since_epoch().count());
-  std::vector<Child> children;
+  std::vector<RankProcess> children;
   for (int rank = 0; rank < ranks; ++rank) {
     int ends[2];
     if (pipe(ends) != 0) throw std::runtime_error("no pipe");

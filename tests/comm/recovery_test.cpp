@@ -14,7 +14,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula {
-namespace {
+namespace recovery_test {
 
 using namespace std::chrono_literals;
 using inner::comm::note_error;
@@ -207,5 +207,5 @@ TEST(ErrorsOfOneRank, DoNotEndCallsThatItsWorkerWillMake) {
   });
 }
 
-}  // namespace
+}  // namespace recovery_test
 }  // namespace tegula

@@ -5,7 +5,7 @@
 #include "tegula/comm/world.h"
 
 namespace tegula {
-namespace {
+namespace world_mesh_test {
 
 TEST(WorldMesh, GroupsAlongAxesReduceAmongTheirOwnRanks) {
   run_ranks(6, [](World& world) {
@@ -142,5 +142,5 @@ TEST(WorldMesh, AnEngineSaysWhichTensorsItCannotMove) {
   });
 }
 
-}  // namespace
+}  // namespace world_mesh_test
 }  // namespace tegula

@@ -16,7 +16,7 @@
 #include "tests/comm/ranks.h"
 
 namespace tegula {
-namespace {
+namespace world_test {
 
 TEST(World, AloneIsAWorldOfOne) {
   const World world = World::alone();
@@ -251,5 +251,5 @@ TEST(World, ThreadsThatAskForAPartTogetherGetTheSame) {
   EXPECT_EQ(std::set<const void*>(got.begin(), got.end()).size(), 1U);
 }
 
-}  // namespace
+}  // namespace world_test
 }  // namespace tegula

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array kNets = {"transformer", "convolutions"};
 constexpr std::array kCuts = {"even", "uneven", "empty"};
-constexpr std::array kNumbers = {"f64", "f32", "bf16"};
+constexpr std::array kNumberNames = {"f64", "f32", "bf16"};
 constexpr std::array kRanks = {"threads", "processes"};
 
 constexpr std::array<std::pair<const char*, int Settings::*>, 7> kCounts = {
@@ -86,7 +86,7 @@ std::string to_string(const Settings& settings) {
   text += std::string(" ") + kCuts[static_cast<std::size_t>(settings.cuts)];
   if (settings.tied) text += " tied";
   text += " accumulate=" + std::to_string(settings.accumulate);
-  text += std::string(" ") + kNumbers[static_cast<std::size_t>(settings.numbers)];
+  text += std::string(" ") + kNumberNames[static_cast<std::size_t>(settings.numbers)];
   if (settings.clip) text += " clip";
   return text + " " + kRanks[static_cast<std::size_t>(settings.ranks)];
 }
@@ -96,8 +96,9 @@ Settings parse_settings(std::string_view text) {
   std::istringstream words{std::string(text)};
   for (std::string word; words >> word;) {
     if (!read_name(word, kNets, settings.net) && !read_name(word, kCuts, settings.cuts) &&
-        !read_name(word, kNumbers, settings.numbers) && !read_name(word, kRanks, settings.ranks) &&
-        !read_count(word, settings) && !read_flag(word, settings)) {
+        !read_name(word, kNumberNames, settings.numbers) &&
+        !read_name(word, kRanks, settings.ranks) && !read_count(word, settings) &&
+        !read_flag(word, settings)) {
       throw UsageError("a word of the settings means nothing")
           .fact("word", in_quotes(word))
           .hint("write them as transformer dp=2 tp=2 uneven tied accumulate=3 f64 clip threads");

@@ -12,7 +12,7 @@
 #include "tegula/plan/redistribute_planner.h"
 
 namespace tegula {
-namespace {
+namespace calibrate_test {
 
 // A file of its own for each test.
 class Calibration : public testing::Test {
@@ -78,5 +78,5 @@ TEST_F(Calibration, WorksWithoutAPlaceToKeepIt) {
   EXPECT_GT(models(2, {{"tp", 2}}).front().copy_gb_per_s(), 0);
 }
 
-}  // namespace
+}  // namespace calibrate_test
 }  // namespace tegula

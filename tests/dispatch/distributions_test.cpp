@@ -17,7 +17,7 @@
 #include "tegula/random/rounding.h"
 
 namespace tegula::inner {
-namespace {
+namespace distributions_test {
 
 constexpr std::int64_t kCount = 1 << 18;
 constexpr Draw kDraw{.seed = 99, .number = 3};
@@ -247,5 +247,5 @@ TEST(Rounding, NeighboursAreNext) {
   EXPECT_EQ(round_up<double>(9007199254740993.0L), 9007199254740994.0);
 }
 
-}  // namespace
+}  // namespace distributions_test
 }  // namespace tegula::inner

@@ -5,7 +5,7 @@
 #include "tests/placement/random.h"
 
 namespace tegula::inner {
-namespace {
+namespace draw_history_test {
 
 constexpr std::uint64_t kBase = 42;
 
@@ -111,5 +111,5 @@ TEST(DrawHistories, TheOldestIsForgotten) {
   EXPECT_EQ(histories.at(word(2)).base(), word(2));
 }
 
-}  // namespace
+}  // namespace draw_history_test
 }  // namespace tegula::inner

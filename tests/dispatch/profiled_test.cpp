@@ -10,7 +10,7 @@
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula::inner {
-namespace {
+namespace profiled_test {
 
 // The functions of this thread that begin with our name, in their order, while it stands.
 class Names {
@@ -80,5 +80,5 @@ TEST(Profiled, WithoutAnObserverNoNameIsMade) {
   EXPECT_EQ(names.seen(), std::vector<std::string>{"tegula::test"});
 }
 
-}  // namespace
+}  // namespace profiled_test
 }  // namespace tegula::inner

@@ -23,7 +23,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace random_test {
 
 constexpr Draw kDraw{.seed = 20260101, .number = 5};
 constexpr std::uint64_t kStep = DrawHistory::kStep;
@@ -520,5 +520,5 @@ TEST(ReplicatedGenerator, IsUniform) {
   EXPECT_NEAR(values.var().item<double>(), 1.0 / 12, 5 * 0.00015);
 }
 
-}  // namespace
+}  // namespace random_test
 }  // namespace tegula::inner

@@ -12,7 +12,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace redistribute_test {
 
 struct Case {
   DTensorSpec from;
@@ -326,5 +326,5 @@ TEST(Redistribute, ATileThatDoesNotFitIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace redistribute_test
 }  // namespace tegula::inner

@@ -14,7 +14,7 @@
 #include "tests/dispatch/distributions.h"
 
 namespace tegula::inner {
-namespace {
+namespace route_test {
 
 TEST(RouteLaw, CommunicatesIfAndOnlyIfAStepOfTheRankDoes) {
   for (const DeviceMesh& mesh :
@@ -156,5 +156,5 @@ TEST(Routes, MoreThanAreRememberedStayRight) {
   }
 }
 
-}  // namespace
+}  // namespace route_test
 }  // namespace tegula::inner

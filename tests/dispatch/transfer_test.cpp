@@ -10,7 +10,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace transfer_test {
 
 struct Case {
   DTensorSpec from;
@@ -191,5 +191,5 @@ TEST(Scatter, AnyRanksTensorReachesTheWholeMesh) {
   }
 }
 
-}  // namespace
+}  // namespace transfer_test
 }  // namespace tegula::inner

@@ -9,7 +9,7 @@
 #include "tegula/files/chunk_sums.h"
 
 namespace tegula::inner {
-namespace {
+namespace chunk_reader_test {
 
 // A file in memory that counts its reads.
 class MemoryFile final : public File {
@@ -99,5 +99,5 @@ TEST(ChunkReader, NamesADamagedChunk) {
   read_wanted(fixture.chunked, {{395, memory}});
 }
 
-}  // namespace
+}  // namespace chunk_reader_test
 }  // namespace tegula::inner

@@ -9,7 +9,7 @@
 #include "tegula/files/chunk_sums.h"
 
 namespace tegula::inner {
-namespace {
+namespace crc32c_test {
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -68,5 +68,5 @@ TEST(ChunkSums, OfPiecesInAnyOrderAreThoseOfTheChunks) {
   }
 }
 
-}  // namespace
+}  // namespace crc32c_test
 }  // namespace tegula::inner

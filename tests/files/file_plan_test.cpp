@@ -5,7 +5,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::inner {
-namespace {
+namespace file_plan_test {
 
 TEST(FilePlan, PutsLargeElementsFirstAndFillsFilesUpToASize) {
   FilePlanOptions options;
@@ -39,5 +39,5 @@ TEST(FilePlan, RefusesANameThatStandsTwice) {
   EXPECT_THROW(plan_files({{"a", DType::F32, {1}}, {"a", DType::F64, {1}}}, {}), UsageError);
 }
 
-}  // namespace
+}  // namespace file_plan_test
 }  // namespace tegula::inner

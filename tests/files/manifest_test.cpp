@@ -8,7 +8,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::inner {
-namespace {
+namespace manifest_test {
 
 Manifest example() {
   Manifest manifest{7, 16, {{"a.safetensors", 40, {1, 0xdeadbeef, 3}}, {"b", 0, {}}}, {}};
@@ -60,5 +60,5 @@ TEST(Manifest, WithoutOneChecksumPerChunkIsRefused) {
   EXPECT_THROW(parse_manifest(to_string(manifest)), UsageError);
 }
 
-}  // namespace
+}  // namespace manifest_test
 }  // namespace tegula::inner

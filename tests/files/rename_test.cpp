@@ -5,7 +5,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::inner {
-namespace {
+namespace rename_test {
 
 TEST(Rename, PutsWhatAsterisksStandForInTheirPlaces) {
   EXPECT_EQ(renamed("model.layers.7.w1", "model.layers.*.w1", "layers.*.gate"), "layers.7.gate");
@@ -27,5 +27,5 @@ TEST(Rename, RefusesAFormWithMoreAsterisksThanItsPattern) {
   EXPECT_THROW(check_renames({{"a.*", "*.*"}}), UsageError);
 }
 
-}  // namespace
+}  // namespace rename_test
 }  // namespace tegula::inner

@@ -6,7 +6,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::inner {
-namespace {
+namespace safetensors_header_test {
 
 std::string length_bytes(std::uint64_t length) {
   std::string bytes;
@@ -187,5 +187,5 @@ TEST(SafetensorsHeader, HasNoTensorOfTheNameOfTheMetadata) {
   EXPECT_THROW(to_bytes(header, 8), UsageError);
 }
 
-}  // namespace
+}  // namespace safetensors_header_test
 }  // namespace tegula::inner

@@ -11,7 +11,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace async_saver_test {
 
 struct Numbers {
   explicit Numbers(const World& world, double number) : state(world) {
@@ -83,5 +83,5 @@ TEST(AsyncSaver, ThrowsAtTheNextCallWhatItMet) {
   EXPECT_EQ(inner::steps_in(*files, "run"), (std::vector<std::int64_t>{1, 4}));
 }
 
-}  // namespace
+}  // namespace async_saver_test
 }  // namespace tegula

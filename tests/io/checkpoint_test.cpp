@@ -17,7 +17,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace checkpoint_test {
 
 using Files = std::shared_ptr<MemoryFiles>;
 
@@ -399,5 +399,5 @@ TEST(Checkpoint, IsReadInFewReads) {
   EXPECT_LE(reads * 10, kTensors);
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace tegula

@@ -14,7 +14,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace crash_test {
 
 using Kind = FileOperation::Kind;
 using Log = std::vector<FileOperation>;
@@ -191,5 +191,5 @@ TEST(Crash, WhatCannotBeRemovedDoesNotFailTheSavesOfOtherSteps) {
   });
 }
 
-}  // namespace
+}  // namespace crash_test
 }  // namespace tegula

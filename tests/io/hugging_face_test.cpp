@@ -14,7 +14,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace hugging_face_test {
 
 // Ours: queries, keys and values in one weight, gate and up in two, the head tied to the embedding.
 struct Layer : torch::nn::Module {
@@ -259,5 +259,5 @@ TEST(HuggingFace, FoldersThatCannotBeReadAreRefused) {
   EXPECT_TRUE(contains(error, "method  gptq")) << error;
 }
 
-}  // namespace
+}  // namespace hugging_face_test
 }  // namespace tegula

@@ -14,7 +14,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace optimizer_state_test {
 
 using torch::optim::Optimizer;
 using Files = std::shared_ptr<MemoryFiles>;
@@ -265,5 +265,5 @@ TEST(OptimizerState, ThatIsAskedForInPartIsOtherwiseThatOfAFirstStep) {
   });
 }
 
-}  // namespace
+}  // namespace optimizer_state_test
 }  // namespace tegula

@@ -15,7 +15,7 @@
 #include "tests/tensor/random_place.h"
 
 namespace tegula {
-namespace {
+namespace random_states_test {
 
 using test::Owed;
 using test::random_place;
@@ -149,5 +149,5 @@ TEST_P(RandomStates, AreTheSameOnAnyMesh) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomStates, testing::Range(0, 60));
 
-}  // namespace
+}  // namespace random_states_test
 }  // namespace tegula

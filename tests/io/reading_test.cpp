@@ -10,7 +10,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace reading_test {
 
 constexpr int kRanks = 4;
 constexpr std::uint64_t kChunk = 4096;
@@ -128,5 +128,5 @@ TEST(Reading, OfManySlicesTakesATenthOfTheReadsOrLess) {
   EXPECT_LE(10 * reads.count(), kSlices) << reads.count() << " reads";
 }
 
-}  // namespace
+}  // namespace reading_test
 }  // namespace tegula

@@ -12,7 +12,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula {
-namespace {
+namespace device_mesh_test {
 
 using Ranks = std::vector<std::int64_t>;
 
@@ -325,5 +325,5 @@ TEST(DeviceMeshErrors, ImpossibleRegroupingsAreRefused) {
   EXPECT_THROW(DeviceMesh::concatenate({mesh["a"], mesh["a"]}), UsageError);
 }
 
-}  // namespace
+}  // namespace device_mesh_test
 }  // namespace tegula

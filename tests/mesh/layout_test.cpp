@@ -16,7 +16,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula {
-namespace {
+namespace layout_test {
 
 using Table = std::vector<std::int64_t>;
 
@@ -817,5 +817,5 @@ TEST(IntTuple, RefusesToGrowWithoutBounds) {
   EXPECT_EQ(message_of([&] { nest(false); }), expected);
 }
 
-}  // namespace
+}  // namespace layout_test
 }  // namespace tegula

@@ -9,7 +9,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace checkpoint_test {
 
 // Two layers with dropout in between: weights that the function uses without being given them.
 struct Layers {
@@ -144,5 +144,5 @@ TEST(Checkpoint, RefusesWhatItCannotDo) {
                        "another number of results in backward"));
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace tegula

@@ -14,7 +14,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace clip_grad_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -179,5 +179,5 @@ TEST(ClipGrad, RefusesANegativeLimit) {
                        "gradients cannot be clipped to a negative size"));
 }
 
-}  // namespace
+}  // namespace clip_grad_test
 }  // namespace tegula

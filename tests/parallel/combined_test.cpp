@@ -13,7 +13,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace combined_test {
 
 // Named weights and what is made of them and some samples.
 struct Network : torch::nn::Module {
@@ -227,5 +227,5 @@ TEST(Combined, ThreeHeadsOnTwoRanks) {
   });
 }
 
-}  // namespace
+}  // namespace combined_test
 }  // namespace tegula

@@ -23,7 +23,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace fully_shard_test {
 
 namespace nn = torch::nn;
 
@@ -645,5 +645,5 @@ TEST(FullyShard, WorksInCheckpointsAndTwice) {
   });
 }
 
-}  // namespace
+}  // namespace fully_shard_test
 }  // namespace tegula

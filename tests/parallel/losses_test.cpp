@@ -9,7 +9,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace losses_test {
 
 // The last axis cuts the classes, the first, if it is another, the rows; the weight is replicated.
 Way cut_classes(const DeviceMesh& mesh, const Tensors& inputs) {
@@ -167,5 +167,5 @@ TEST(CrossEntropy, RefusesANegativeZLoss) {
   EXPECT_TRUE(contains(text, "a z-loss cannot weigh less than nothing")) << text;
 }
 
-}  // namespace
+}  // namespace losses_test
 }  // namespace tegula

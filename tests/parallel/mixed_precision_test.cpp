@@ -16,7 +16,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace mixed_precision_test {
 
 namespace nn = torch::nn;
 namespace optim = torch::optim;
@@ -280,5 +280,5 @@ TEST(GradScaler, RefusesCallsThatCannotBeRight) {
   }
 }
 
-}  // namespace
+}  // namespace mixed_precision_test
 }  // namespace tegula

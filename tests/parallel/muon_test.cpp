@@ -13,7 +13,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace muon_test {
 
 namespace optim = torch::optim;
 
@@ -218,5 +218,5 @@ TEST(Muon, RefusesWhatIsNoMatrixBeforeAnythingIsWritten) {
   EXPECT_TRUE(contains(text, "the options of another optimizer")) << text;
 }
 
-}  // namespace
+}  // namespace muon_test
 }  // namespace tegula

@@ -11,7 +11,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace optimizers_test {
 
 namespace optim = torch::optim;
 
@@ -206,5 +206,5 @@ TEST(AdamW, RefusesAPlainGradientOfADTensorBeforeAnythingIsWritten) {
   });
 }
 
-}  // namespace
+}  // namespace optimizers_test
 }  // namespace tegula

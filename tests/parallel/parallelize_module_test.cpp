@@ -13,7 +13,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace parallelize_module_test {
 
 namespace nn = torch::nn;
 
@@ -361,5 +361,5 @@ TEST(Placed, LeavesAPlainTensorAlone) {
   EXPECT_TRUE(placed(x, "tp", Replicate()).is_same(x));
 }
 
-}  // namespace
+}  // namespace parallelize_module_test
 }  // namespace tegula

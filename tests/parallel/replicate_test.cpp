@@ -14,7 +14,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace replicate_test {
 
 namespace nn = torch::nn;
 
@@ -147,5 +147,5 @@ TEST(Replicate, RefusesAParameterThatIsCutAlongTheAxis) {
   });
 }
 
-}  // namespace
+}  // namespace replicate_test
 }  // namespace tegula

@@ -17,7 +17,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace sampler_test {
 
 using Samples = std::vector<std::int64_t>;
 
@@ -232,5 +232,5 @@ TEST(DataSampler, GoesOnInTheEpochThatItWasSavedIn) {
   EXPECT_TRUE(contains(error_of([&] { rest.reset(8); }), "cannot change its number of samples"));
 }
 
-}  // namespace
+}  // namespace sampler_test
 }  // namespace tegula

@@ -16,7 +16,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace throwing_step_test {
 
 // Ops of this thread are counted, those inside of others too, and one of them throws.
 struct OpCount {
@@ -235,5 +235,5 @@ TEST(ThrowingStep, InAHookOfAllRanks) {
   expect_unharmed(Who::AllRanks, 6, [](World& world) { return by_hook(world, Who::AllRanks); });
 }
 
-}  // namespace
+}  // namespace throwing_step_test
 }  // namespace tegula

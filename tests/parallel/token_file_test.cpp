@@ -15,7 +15,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace token_file_test {
 
 // A path that is free again at the end.
 struct Path {
@@ -159,5 +159,5 @@ TEST(TokenSampler, RefusesAFileWithoutASequence) {
   });
 }
 
-}  // namespace
+}  // namespace token_file_test
 }  // namespace tegula

@@ -14,7 +14,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace virtual_shards_test {
 
 using inner::ShardRange;
 
@@ -252,5 +252,5 @@ TEST(VirtualShards, SubtreesOfRanksPartitionTheTree) {
   }
 }
 
-}  // namespace
+}  // namespace virtual_shards_test
 }  // namespace tegula

@@ -11,7 +11,7 @@
 #include "tests/placement/usage_error.h"
 
 namespace tegula {
-namespace {
+namespace placement_test {
 
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -315,5 +315,5 @@ TEST(PlacementText, TheGreatestNumbersAreRead) {
             Placement(Shard(0, Cut::in_blocks(kMost))));
 }
 
-}  // namespace
+}  // namespace placement_test
 }  // namespace tegula

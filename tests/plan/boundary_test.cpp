@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tegula::inner {
-namespace {
+namespace boundary_test {
 
 using Intervals = std::vector<Interval>;
 
@@ -36,5 +36,5 @@ TEST(Boundary, NearestRepeatsTheEnd) {
   EXPECT_EQ(continued({-2, 7}, 4, Boundary::Nearest), (Intervals{{0, 1}, {0, 1}, {0, 4}, {3, 1}}));
 }
 
-}  // namespace
+}  // namespace boundary_test
 }  // namespace tegula::inner

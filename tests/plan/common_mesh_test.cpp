@@ -7,7 +7,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace common_mesh_test {
 
 std::string on_one_mesh(const std::string& from, const std::string& to) {
   const std::optional<SpecPair> pair = on_common_mesh(parse_spec(from), parse_spec(to));
@@ -123,5 +123,5 @@ TEST(CommonMesh, ThereIsNoneIfAnAxisCannotBeSplit) {
   EXPECT_EQ(on_one_mesh("f32[8] on (x=4) as [M(8)]", "f32[8]" + whole), "none");
 }
 
-}  // namespace
+}  // namespace common_mesh_test
 }  // namespace tegula::inner

@@ -9,7 +9,7 @@
 #include "tegula/plan/plan.h"
 
 namespace tegula {
-namespace {
+namespace cost_model_test {
 
 TEST(CostModel, AxesThatWereNotMeasuredAreUsual) {
   const CostModel model = CostModel::calibrated({7, 3}, 9, {{"dp", {50, 1}}});
@@ -68,5 +68,5 @@ TEST(Step, ItsTimeIsWhatTheModelSays) {
   EXPECT_EQ(slice.picoseconds, 500'200'000);
 }
 
-}  // namespace
+}  // namespace cost_model_test
 }  // namespace tegula

@@ -9,7 +9,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace deliveries_test {
 
 std::vector<std::int64_t> elements(const std::vector<Interval>& intervals) {
   std::vector<std::int64_t> all;
@@ -99,5 +99,5 @@ TEST(Deliveries, AReceiverOutsideOfTheMeshIsRefused) {
   EXPECT_THROW(deliveries(parse_spec("f32[7] on (a=2) as [R]"), spec, 0), UsageError);
 }
 
-}  // namespace
+}  // namespace deliveries_test
 }  // namespace tegula::inner

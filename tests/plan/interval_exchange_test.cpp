@@ -6,7 +6,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace interval_exchange_test {
 
 std::vector<std::int64_t> elements(const std::vector<Interval>& intervals) {
   std::vector<std::int64_t> all;
@@ -112,5 +112,5 @@ TEST(IntervalExchange, SaysIfAListIsMissing) {
   }
 }
 
-}  // namespace
+}  // namespace interval_exchange_test
 }  // namespace tegula::inner

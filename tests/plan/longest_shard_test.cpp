@@ -7,7 +7,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace longest_shard_test {
 
 TEST(LongestShardLaw, ItIsTheGreatestLocalSizeOfARank) {
   Random random(11);
@@ -37,5 +37,5 @@ TEST(LongestShard, TheNumberOfRanksDoesNotMatter) {
   EXPECT_EQ(longest_shard(spec.dim_cuts()[0]), 7);
 }
 
-}  // namespace
+}  // namespace longest_shard_test
 }  // namespace tegula::inner

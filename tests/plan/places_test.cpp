@@ -6,7 +6,7 @@
 #include "tests/placement/random.h"
 
 namespace tegula::inner {
-namespace {
+namespace places_test {
 
 std::vector<std::int64_t> elements(const Intervals& intervals) {
   std::vector<std::int64_t> all;
@@ -69,5 +69,5 @@ TEST(Places, AnElementThatIsNotHeldIsABug) {
   EXPECT_THROW(places_of({{0, 3}}, {{0, 2}}), InternalError);
 }
 
-}  // namespace
+}  // namespace places_test
 }  // namespace tegula::inner

@@ -12,7 +12,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace redistribute_planner_test {
 
 constexpr std::int64_t kMega = std::int64_t{1} << 20;
 
@@ -406,5 +406,5 @@ TEST(Planner, TensorsBeyondAllNumbersArePlannedToo) {
   EXPECT_EQ(planned(from, to).steps.size(), 2U);
 }
 
-}  // namespace
+}  // namespace redistribute_planner_test
 }  // namespace tegula::inner

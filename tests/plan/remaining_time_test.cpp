@@ -8,7 +8,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace remaining_time_test {
 
 // Asked before and after more has been found out, along a way that is chosen by chance.
 TEST(RemainingTimeLaw, NoEdgeShortensItByMoreThanItTakes) {
@@ -54,5 +54,5 @@ TEST(RemainingTime, ItIsExactWhereTheOrderOfAxesDoesNotMatter) {
   EXPECT_EQ(RemainingTime(space, edges.rates()).so_far(space.from()), time);
 }
 
-}  // namespace
+}  // namespace remaining_time_test
 }  // namespace tegula::inner

@@ -5,7 +5,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::inner {
-namespace {
+namespace tile_step_test {
 
 TileStep step(const std::string& tensor, const std::string& from, const std::string& to,
               const Coordinate& at) {
@@ -147,5 +147,5 @@ TEST(TileStep, AnAxisOfOneRankMayChangeAlongWithAnother) {
             (TileStep{{0}, {}, move::AllGather{0, {2, 2}}, {}}));
 }
 
-}  // namespace
+}  // namespace tile_step_test
 }  // namespace tegula::inner

@@ -6,7 +6,7 @@
 #include "tegula/plan/tile_step.h"
 
 namespace tegula::inner {
-namespace {
+namespace transition_test {
 
 const Placements kOneOfEach = {Replicate(), Shard(0), Partial(), MaskPartial(9)};
 
@@ -71,5 +71,5 @@ TEST(StepCost, ATileGrowsByGathersAndShrinksByScatters) {
   EXPECT_EQ(bytes_after(StepKind::AllReduce, rates, 10), 10);
 }
 
-}  // namespace
+}  // namespace transition_test
 }  // namespace tegula::inner

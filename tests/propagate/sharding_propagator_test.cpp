@@ -8,7 +8,7 @@
 #include "tests/rules/calls.h"
 
 namespace tegula {
-namespace {
+namespace sharding_propagator_test {
 
 std::optional<OutputSharding> decide(const OpSchema& schema) {
   return ShardingPropagator(rule_table()).propagate(schema);
@@ -342,5 +342,5 @@ TEST(Propagate, ARuleThatMiscountsTensorsIsNamed) {
   }
 }
 
-}  // namespace
+}  // namespace sharding_propagator_test
 }  // namespace tegula

@@ -7,7 +7,7 @@
 #include "tegula/plan/plan.h"
 
 namespace tegula::inner {
-namespace {
+namespace transition_cost_test {
 
 const DeviceMesh kMesh({{"tp", 4}});
 const Rates kRates = rates_of(CostModel(), kMesh, {0});
@@ -86,5 +86,5 @@ TEST(TransitionCost, TimesBeyondAllNumbersStayInOrder) {
   EXPECT_EQ(sum.picoseconds, kMost);
 }
 
-}  // namespace
+}  // namespace transition_cost_test
 }  // namespace tegula::inner

@@ -6,7 +6,7 @@
 #include "tests/rules/calls.h"
 
 namespace tegula {
-namespace {
+namespace axis_moves_test {
 
 using Texts = std::vector<std::string>;
 
@@ -193,5 +193,5 @@ TEST(AxisMoves, LongSumsListNoMixedAverages) {
   EXPECT_EQ(moves(cat, Averages::Shown).size(), 4U);
 }
 
-}  // namespace
+}  // namespace axis_moves_test
 }  // namespace tegula

@@ -8,7 +8,7 @@
 #include "tests/rules/calls.h"
 
 namespace tegula::inner {
-namespace {
+namespace rule_table_test {
 
 TEST(RuleTable, ANewRuleReplacesTheOldOneAndChangesTheVersion) {
   RuleTable rules;
@@ -100,5 +100,5 @@ TEST(OpSchema, ArgumentsAreReadAsWhatTheyAre) {
   }
 }
 
-}  // namespace
+}  // namespace rule_table_test
 }  // namespace tegula::inner

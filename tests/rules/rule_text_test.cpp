@@ -5,7 +5,7 @@
 #include <string>
 
 namespace tegula::inner {
-namespace {
+namespace rule_text_test {
 
 // All of this is known to the compiler.
 constexpr RuleText kProduct = "mn + mk * kn -> mn";
@@ -73,5 +73,5 @@ TEST(RuleText, IsNotLongerThanItsForm) {
   EXPECT_EQ(complaint_about("a1! -> a"), "a dim of one element is whole anyway");
 }
 
-}  // namespace
+}  // namespace rule_text_test
 }  // namespace tegula::inner

@@ -5,7 +5,7 @@
 #include "tests/rules/calls.h"
 
 namespace tegula {
-namespace {
+namespace signature_test {
 
 std::optional<Signature> signature_for(RuleText text, const std::vector<std::string>& tensors) {
   return signature_of(text.form(), whole_call("op", tensors));
@@ -129,5 +129,5 @@ TEST(Signature, OtherResultsAreRowMajorUnlessTheySayOtherwise) {
   EXPECT_EQ(result_stride(signature.results[0], signature, schema), (Shape{1, 8}));
 }
 
-}  // namespace
+}  // namespace signature_test
 }  // namespace tegula

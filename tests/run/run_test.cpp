@@ -19,7 +19,7 @@
 #include "tegula/base/error.h"
 
 namespace tegula::cli {
-namespace {
+namespace run_test {
 
 using namespace std::chrono_literals;
 
@@ -359,5 +359,5 @@ TEST(Run, OptionsThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal_of(options), "there is no node 2 among 2");
 }
 
-}  // namespace
+}  // namespace run_test
 }  // namespace tegula::cli

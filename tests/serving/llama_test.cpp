@@ -13,7 +13,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace llama_test {
 
 using llama::Ids;
 
@@ -243,5 +243,5 @@ TEST(Llama, WhatCannotBeContinuedIsRefused) {
   });
 }
 
-}  // namespace
+}  // namespace llama_test
 }  // namespace tegula

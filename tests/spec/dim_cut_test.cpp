@@ -10,7 +10,7 @@
 #include "tests/spec/reference.h"
 
 namespace tegula {
-namespace {
+namespace dim_cut_test {
 
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -533,5 +533,5 @@ TEST(RaggedCuts, RefuseWhatIsNoSizeOrNoAxis) {
   EXPECT_THROW(ragged_cuts(Numbers{kMost, kMost}, Numbers{5}), UsageError);
 }
 
-}  // namespace
+}  // namespace dim_cut_test
 }  // namespace tegula

@@ -13,7 +13,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula {
-namespace {
+namespace dtensor_spec_test {
 
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -476,5 +476,5 @@ TEST(SpecText, ManyPlacementsAreReadInLinearTime) {
   EXPECT_THROW(parse_spec(text + "]"), UsageError);
 }
 
-}  // namespace
+}  // namespace dtensor_spec_test
 }  // namespace tegula

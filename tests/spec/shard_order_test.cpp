@@ -6,7 +6,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula {
-namespace {
+namespace shard_order_test {
 
 const Placements kThreeCuts = {Shard(0), Replicate(), Shard(2), Shard(0)};
 
@@ -76,5 +76,5 @@ TEST(ShardOrder, AMisfitSaysHowAnOrderIsWritten) {
   }
 }
 
-}  // namespace
+}  // namespace shard_order_test
 }  // namespace tegula

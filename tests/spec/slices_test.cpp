@@ -10,7 +10,7 @@
 #include "tests/spec/reference.h"
 
 namespace tegula {
-namespace {
+namespace slices_test {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 constexpr int kSpecs = 8000;
@@ -277,5 +277,5 @@ TEST(Slices, TheGreatestTensorsAreCutWithoutOverflow) {
   EXPECT_EQ(owners(spec, {{kMost - 1, kMost}}).size(), 1U);
 }
 
-}  // namespace
+}  // namespace slices_test
 }  // namespace tegula

@@ -13,7 +13,7 @@
 #include "tests/spec/torch_layouts.h"
 
 namespace tegula {
-namespace {
+namespace strided_shard_test {
 
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -291,5 +291,5 @@ TEST(StridedShard, AMisfitSaysHowPlacementsAreWritten) {
   EXPECT_TRUE(parse_torch_placements("[]").empty());
 }
 
-}  // namespace
+}  // namespace strided_shard_test
 }  // namespace tegula

@@ -10,7 +10,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula {
-namespace {
+namespace tensor_meta_test {
 
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -185,5 +185,5 @@ TEST(DType, AnUnknownOneIsRefused) {
             "  hint    quantized and bit types have no distributed form; convert the tensor first");
 }
 
-}  // namespace
+}  // namespace tensor_meta_test
 }  // namespace tegula

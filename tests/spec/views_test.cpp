@@ -8,7 +8,7 @@
 #include "tests/spec/generated.h"
 
 namespace tegula::inner {
-namespace {
+namespace views_test {
 
 // A row-major array that names the elements of a whole tensor. A view is a whole array whose
 // elements are named after those of the tensor that it looks at.
@@ -432,5 +432,5 @@ TEST(Views, ShardOrdersMoveAlong) {
             "f32[48] on (a=2, b=2) as [S(0)[1], S(0)[0]]");
 }
 
-}  // namespace
+}  // namespace views_test
 }  // namespace tegula::inner

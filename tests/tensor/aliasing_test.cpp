@@ -8,7 +8,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace aliasing_test {
 
 const AsPlain kNoGradients{1e-9, 4, true, false, false};
 
@@ -300,5 +300,5 @@ TEST(Errors, TensorsWithoutADistributedFormAreRefused) {
   });
 }
 
-}  // namespace
+}  // namespace aliasing_test
 }  // namespace tegula

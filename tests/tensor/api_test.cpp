@@ -15,7 +15,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace api_test {
 
 // What each rank's call throws.
 std::vector<std::string> errors_of(int ranks, const std::function<void(World&)>& body) {
@@ -961,5 +961,5 @@ TEST(Paranoia, ASampleIsSpreadEvenly) {
   });
 }
 
-}  // namespace
+}  // namespace api_test
 }  // namespace tegula

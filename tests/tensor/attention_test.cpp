@@ -12,7 +12,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace attention_test {
 
 // [b, h, q, d] and [b, h, k, d].
 Tensors query_key_value(std::int64_t heads) {
@@ -109,5 +109,5 @@ TEST(Attention, CutRowsOfTheQueryNeedNoCommunicationAndCutKeysTwoTotals) {
   });
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace tegula

@@ -12,7 +12,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace autograd_test {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -489,5 +489,5 @@ TEST(Modes, AnErrorInBackwardLeavesNothingBehind) {
   });
 }
 
-}  // namespace
+}  // namespace autograd_test
 }  // namespace tegula

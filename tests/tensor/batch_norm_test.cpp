@@ -7,7 +7,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace batch_norm_test {
 
 // Image, weight, bias, running mean and variance.
 Tensors inputs_of(at::IntArrayRef shape) {
@@ -182,5 +182,5 @@ TEST(BatchNorm, CutChannelsNeedNoExchange) {
   });
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace tegula

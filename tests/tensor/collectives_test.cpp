@@ -12,7 +12,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace collectives_test {
 
 constexpr int kRanks = 3;
 
@@ -183,5 +183,5 @@ TEST(Claims, AreCheckedWhereTheyAreMade) {
   });
 }
 
-}  // namespace
+}  // namespace collectives_test
 }  // namespace tegula

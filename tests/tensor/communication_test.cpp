@@ -8,7 +8,7 @@
 #include "tests/tensor/small_transformer.h"
 
 namespace tegula {
-namespace {
+namespace communication_test {
 
 using small::waves;
 
@@ -181,5 +181,5 @@ TEST(Communication, OfAnEmbeddingCutOverTheVocabularyIsOneSum) {
   });
 }
 
-}  // namespace
+}  // namespace communication_test
 }  // namespace tegula

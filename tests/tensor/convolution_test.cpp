@@ -6,7 +6,7 @@
 #include "tests/tensor/images.h"
 
 namespace tegula {
-namespace {
+namespace convolution_test {
 
 using Ints = std::vector<std::int64_t>;
 
@@ -130,5 +130,5 @@ TEST(Convolution, RefusesWhatLibtorchRefuses) {
   });
 }
 
-}  // namespace
+}  // namespace convolution_test
 }  // namespace tegula

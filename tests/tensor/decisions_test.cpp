@@ -10,7 +10,7 @@
 #include "tests/tensor/small_transformer.h"
 
 namespace tegula::inner {
-namespace {
+namespace decisions_test {
 
 using Call1 = at::Tensor (*)(const at::Tensor&);
 
@@ -128,5 +128,5 @@ TEST(Decisions, ThatOneRankForgetsAreMadeAgainAlike) {
   });
 }
 
-}  // namespace
+}  // namespace decisions_test
 }  // namespace tegula::inner

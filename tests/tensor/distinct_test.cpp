@@ -7,7 +7,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace distinct_test {
 
 at::Tensor some_integers(at::IntArrayRef shape, std::int64_t most) {
   return at::remainder(at::arange(c10::multiply_integers(shape), at::kLong) * 7, most).view(shape);
@@ -64,5 +64,5 @@ TEST(Distinct, PartsThatAreNoViewsKeepTheirCut) {
   });
 }
 
-}  // namespace
+}  // namespace distinct_test
 }  // namespace tegula

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace tegula {
-namespace {
+namespace dtensor_test {
 
 TEST(DTensor, AddAndGradient) {
   run_ranks(2, [](World& world) {
@@ -34,5 +34,5 @@ TEST(DTensor, AddAndGradient) {
   });
 }
 
-}  // namespace
+}  // namespace dtensor_test
 }  // namespace tegula

@@ -7,7 +7,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace errors_of_one_rank_test {
 
 // The body throws on some ranks; then all communicate. Gives what each rank met, after a recovery
 // that leaves the world usable.
@@ -185,5 +185,5 @@ TEST(ErrorOfOneRank, AtAnyOpOfAStepIsRecoveredFrom) {
   });
 }
 
-}  // namespace
+}  // namespace errors_of_one_rank_test
 }  // namespace tegula

@@ -8,7 +8,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace faults_test {
 
 // Each rank runs the body; each must throw, with these words. They are not those of a rank that
 // waited in vain.
@@ -70,5 +70,5 @@ TEST(Disagreement, ARankTwiceInAMeshIsRefusedOnAllRanks) {
   expect_all_throw(3, [](World& world) { world.mesh({{"a", 3}}, {0, 1, 1}); }, {"tegula:", "1"});
 }
 
-}  // namespace
+}  // namespace faults_test
 }  // namespace tegula

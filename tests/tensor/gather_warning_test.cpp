@@ -9,7 +9,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace gather_warning_test {
 
 at::Tensor turned(const at::Tensor& x) { return x.flip({0}); }
 double first_of(const at::Tensor& x) { return x[0].item<double>(); }
@@ -73,5 +73,5 @@ TEST(GatherWarning, IsSilentIfTheLogShowsErrorsAlone) {
             "");
 }
 
-}  // namespace
+}  // namespace gather_warning_test
 }  // namespace tegula

@@ -11,7 +11,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula::inner {
-namespace {
+namespace gradient_policy_test {
 
 constexpr GradientReduction kNow = GradientReduction::Now;
 constexpr GradientReduction kAsync = GradientReduction::Async;
@@ -276,5 +276,5 @@ TEST(GradientPolicy, AnUnknownAxisOrAPlainTensorIsRefused) {
   });
 }
 
-}  // namespace
+}  // namespace gradient_policy_test
 }  // namespace tegula::inner

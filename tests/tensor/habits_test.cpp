@@ -19,7 +19,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace habits_test {
 
 // --- text
 
@@ -356,5 +356,5 @@ TEST(Lists, GradientsOfDifferentSlicesAreClipped) {
   });
 }
 
-}  // namespace
+}  // namespace habits_test
 }  // namespace tegula

@@ -7,7 +7,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace half_test {
 
 using Function = std::function<at::Tensor(const at::Tensor&)>;
 
@@ -130,5 +130,5 @@ TEST(Halves, SumsOverACutDimAreRoundedOnce) {
   });
 }
 
-}  // namespace
+}  // namespace half_test
 }  // namespace tegula

@@ -12,7 +12,7 @@
 #include "tests/tensor/small_transformer.h"
 
 namespace tegula {
-namespace {
+namespace image_networks_test {
 
 namespace nn = torch::nn;
 
@@ -182,5 +182,5 @@ TEST(ImageNetworks, AUNetWithACutBatchTrainsAsOnOneRank) {
   for (const int ranks : {2, 3}) expect_to_train_as_plain<UNet>(ranks, images, targets);
 }
 
-}  // namespace
+}  // namespace image_networks_test
 }  // namespace tegula

@@ -7,7 +7,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace image_rules_test {
 
 // The program on inputs placed like this, on two ranks: nothing is sent, and the result is placed
 // as said. Then all of it on other placements and meshes, with gradients.
@@ -101,5 +101,5 @@ TEST(ImageRules, AGroupNormOfACutBatchStaysCut) {
       Shard(0));
 }
 
-}  // namespace
+}  // namespace image_rules_test
 }  // namespace tegula

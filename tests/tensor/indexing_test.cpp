@@ -9,7 +9,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace indexing_test {
 
 using at::indexing::None;
 using Indices = c10::List<std::optional<at::Tensor>>;
@@ -383,5 +383,5 @@ TEST(Indexing, OfATableWhoseShardsAreNotOneRunIsTheSameOnAllRanks) {
   });
 }
 
-}  // namespace
+}  // namespace indexing_test
 }  // namespace tegula

@@ -10,7 +10,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace lanes_test {
 
 TEST(Lanes, LetThreadsOfARankWorkOnOneMeshAndItsTensorsAtTheSameTime) {
   run_ranks(2, [](World& world) {
@@ -61,5 +61,5 @@ TEST(Lanes, WithoutThemASecondThreadInAGroupIsRefused) {
   });
 }
 
-}  // namespace
+}  // namespace lanes_test
 }  // namespace tegula

@@ -9,7 +9,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace list_ops_test {
 
 // Calls body on 1 to 4 ranks, with a list of a tensor that is cut and one that is not.
 void on_lists(const std::function<void(const Tensors& lists, const Tensors& plain)>& body) {
@@ -122,5 +122,5 @@ TEST(ListOps, GradientsAreUnscaledInTilesAndAllRanksAgreeOnWhatIsNotFinite) {
   });
 }
 
-}  // namespace
+}  // namespace list_ops_test
 }  // namespace tegula

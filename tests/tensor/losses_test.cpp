@@ -9,7 +9,7 @@
 #include "tests/tensor/little_communication.h"
 
 namespace tegula {
-namespace {
+namespace losses_test {
 
 const std::vector<std::int64_t> kReductions = {at::Reduction::None, at::Reduction::Mean,
                                                at::Reduction::Sum};
@@ -205,5 +205,5 @@ TEST(Normalization, SendsTotalsOnly) {
       /*first_dim=*/1);
 }
 
-}  // namespace
+}  // namespace losses_test
 }  // namespace tegula

@@ -7,7 +7,7 @@
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula {
-namespace {
+namespace memory_cap_test {
 
 const at::Tensor kPlain = at::arange(64.F).view({8, 8});
 
@@ -72,5 +72,5 @@ TEST(MemoryCap, IsNotForTheGradient) {
   });
 }
 
-}  // namespace
+}  // namespace memory_cap_test
 }  // namespace tegula

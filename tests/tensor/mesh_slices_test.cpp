@@ -8,7 +8,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace mesh_slices_test {
 
 // Runs as four ranks with each slice of (a=2, b=2); `fiber` and the rank's place in it are given.
 struct Here {
@@ -171,5 +171,5 @@ TEST(Slice, ASubMeshTalksAmongItsFiberOnly) {
   });
 }
 
-}  // namespace
+}  // namespace mesh_slices_test
 }  // namespace tegula

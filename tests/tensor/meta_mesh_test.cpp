@@ -8,7 +8,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace meta_mesh_test {
 
 DeviceMesh meta_mesh(const World& world) {
   return world.mesh(DeviceMesh({{"dp", 2}, {"tp", 4}}, {}, "meta"));
@@ -78,5 +78,5 @@ TEST(MetaMesh, IsForImaginedWorlds) {
   });
 }
 
-}  // namespace
+}  // namespace meta_mesh_test
 }  // namespace tegula

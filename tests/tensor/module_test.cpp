@@ -10,7 +10,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace module_test {
 
 // Two layers, a table whose weight is the head's, too, and a buffer.
 struct Net : torch::nn::Module {
@@ -315,5 +315,5 @@ TEST(RedistributeModule, APlainModuleIsRefused) {
                  {"needs a module that is distributed", "\"head\"", "distribute_module"});
 }
 
-}  // namespace
+}  // namespace module_test
 }  // namespace tegula

@@ -13,7 +13,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace modules_test {
 
 // Even and uneven cuts by name: weights along dim 0, biases along dim 0, every second one whole.
 Placements by_turns(const DeviceMesh& mesh, const std::string& name, const at::Tensor& tensor) {
@@ -568,5 +568,5 @@ TEST(BuildDistributed, AnInnerGuardCountsWhileItStands) {
   });
 }
 
-}  // namespace
+}  // namespace modules_test
 }  // namespace tegula

@@ -6,7 +6,7 @@
 #include "tests/tensor/images.h"
 
 namespace tegula {
-namespace {
+namespace moved_elements_test {
 
 using Make = std::function<at::Tensor(const Tensors& x)>;
 
@@ -132,5 +132,5 @@ TEST(MovedElements, OfEmptyAndTransposedTensorsAreAsPlain) {
   }
 }
 
-}  // namespace
+}  // namespace moved_elements_test
 }  // namespace tegula

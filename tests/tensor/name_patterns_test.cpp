@@ -9,7 +9,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula::inner {
-namespace {
+namespace name_patterns_test {
 
 using Names = std::vector<std::vector<std::string>>;
 
@@ -132,5 +132,5 @@ TEST(NamePatterns, OneThatLaterOnesHideIsNamed) {
             "they except");
 }
 
-}  // namespace
+}  // namespace name_patterns_test
 }  // namespace tegula::inner

@@ -11,7 +11,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace neighbours_test {
 
 // The tensor with ghost cells all around, by libtorch.
 at::Tensor continued_by(const at::Tensor& plain, const HaloWidth& width, Boundary boundary) {
@@ -204,5 +204,5 @@ TEST(Exchange, SaysWhatIsWrong) {
   });
 }
 
-}  // namespace
+}  // namespace neighbours_test
 }  // namespace tegula

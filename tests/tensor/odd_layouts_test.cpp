@@ -10,7 +10,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace odd_layouts_test {
 
 at::Tensor numbers(at::IntArrayRef shape) {
   std::int64_t count = 1;
@@ -97,5 +97,5 @@ TEST(RightRules, ParanoidModeDoesNotReadWhatIsOverwritten) {
   }));
 }
 
-}  // namespace
+}  // namespace odd_layouts_test
 }  // namespace tegula

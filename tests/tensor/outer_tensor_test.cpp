@@ -18,7 +18,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula::inner {
-namespace {
+namespace outer_tensor_test {
 
 const AsPlain kNoPartial{1e-9, 6, false, false, true};
 const AsPlain kNoGradients{1e-9, 4, true, false, false};
@@ -742,5 +742,5 @@ TEST(Conjugates, FourierTransformsHaveGradients) {
   });
 }
 
-}  // namespace
+}  // namespace outer_tensor_test
 }  // namespace tegula::inner

@@ -8,7 +8,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace overlaps_test {
 
 // libtorch has some for writes to expanded tensors.
 struct NoWarnings : c10::WarningHandler {
@@ -121,5 +121,5 @@ TEST(Overlaps, TilesOfOneBufferAreStrangers) {
   });
 }
 
-}  // namespace
+}  // namespace overlaps_test
 }  // namespace tegula

@@ -13,7 +13,7 @@
 #include "tests/tensor/rank_processes.h"
 
 namespace tegula::inner {
-namespace {
+namespace paranoia_test {
 
 // A rule that says something else for a while.
 class OtherRule {
@@ -250,5 +250,5 @@ TEST(RightRules, MayLookAtWhatHoldsNothingYet) {
       patient_world());
 }
 
-}  // namespace
+}  // namespace paranoia_test
 }  // namespace tegula::inner

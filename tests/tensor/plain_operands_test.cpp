@@ -6,7 +6,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace plain_operands_test {
 
 at::Tensor cut(World& world, const at::Tensor& whole) {
   return distribute_tensor(whole, usual_mesh(world), {Shard(0)});
@@ -67,5 +67,5 @@ TEST(PlainOperand, ThatIsWrittenNeedsTheGuard) {
   });
 }
 
-}  // namespace
+}  // namespace plain_operands_test
 }  // namespace tegula

@@ -6,7 +6,7 @@
 #include "tests/tensor/images.h"
 
 namespace tegula {
-namespace {
+namespace pooling_test {
 
 using Ints = std::vector<std::int64_t>;
 
@@ -186,5 +186,5 @@ TEST(Pooling, SendsBordersOnly) {
   });
 }
 
-}  // namespace
+}  // namespace pooling_test
 }  // namespace tegula

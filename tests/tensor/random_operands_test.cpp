@@ -6,7 +6,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace random_operands_test {
 
 std::int64_t gathered(const CommLog& log) {
   std::int64_t bytes = 0;
@@ -112,5 +112,5 @@ TEST(RandomOperands, LeakyUnitsKeepTheirNoise) {
   });
 }
 
-}  // namespace
+}  // namespace random_operands_test
 }  // namespace tegula

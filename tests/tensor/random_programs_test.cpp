@@ -8,7 +8,7 @@
 #include "tests/tensor/rank_processes.h"
 
 namespace tegula::test {
-namespace {
+namespace random_programs_test {
 
 // TEGULA_SEED=17 runs that program alone, as a failure names it; TEGULA_LONG=1 runs many.
 struct Seeds {
@@ -88,5 +88,5 @@ INSTANTIATE_TEST_SUITE_P(OnMesh, RandomPrograms,
                          testing::Values("2", "3", "2x2", "2x2:a", "2x2:b", "2+2"),
                          [](const auto& mesh) { return name_of_form(mesh.param); });
 
-}  // namespace
+}  // namespace random_programs_test
 }  // namespace tegula::test

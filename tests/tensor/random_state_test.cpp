@@ -15,7 +15,7 @@
 #include "tests/tensor/rank_processes.h"
 
 namespace tegula {
-namespace {
+namespace random_state_test {
 
 void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error("not so: " + what);
@@ -228,5 +228,5 @@ TEST(RandomState, RanksAgreeAgainAfterARecoveryHoweverOftenEachDrew) {
   of_different_counts.run(3, "", 120);
 }
 
-}  // namespace
+}  // namespace random_state_test
 }  // namespace tegula

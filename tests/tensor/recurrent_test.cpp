@@ -12,7 +12,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace recurrent_test {
 
 constexpr std::int64_t kWords = 11, kWidth = 6, kState = 7;
 
@@ -148,5 +148,5 @@ TEST(Recurrent, PackedSequencesAreAsOnPlainTensors) {
                   {.draws = 2});
 }
 
-}  // namespace
+}  // namespace recurrent_test
 }  // namespace tegula

@@ -6,7 +6,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace recut_test {
 
 std::int64_t gathered(const CommLog& log) {
   std::int64_t bytes = 0;
@@ -101,5 +101,5 @@ TEST(PlainForm, IsRightHoweverTensorsAreCut) {
   });
 }
 
-}  // namespace
+}  // namespace recut_test
 }  // namespace tegula

@@ -6,7 +6,7 @@
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula {
-namespace {
+namespace redistribute_test {
 
 Placements without_owed(Placements placements) {
   for (Placement& placement : placements) {
@@ -114,5 +114,5 @@ TEST(Redistribute, IsTheIdentityForSampledPairsOnThreeAxes) {
   });
 }
 
-}  // namespace
+}  // namespace redistribute_test
 }  // namespace tegula

@@ -7,7 +7,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace reduced_once_test {
 
 // A product of cut factors: P(sum), its tile nobody else's.
 struct Owing {
@@ -212,5 +212,5 @@ TEST(ReducedOnce, NotWhereItIsJoinedWithOthersThatOwe) {
   });
 }
 
-}  // namespace
+}  // namespace reduced_once_test
 }  // namespace tegula

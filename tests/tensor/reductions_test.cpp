@@ -11,7 +11,7 @@
 #include "tests/tensor/little_communication.h"
 
 namespace tegula {
-namespace {
+namespace reductions_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -321,5 +321,5 @@ TEST(Reductions, SendTotalsOnly) {
   });
 }
 
-}  // namespace
+}  // namespace reductions_test
 }  // namespace tegula

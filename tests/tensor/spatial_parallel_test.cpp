@@ -11,7 +11,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace spatial_parallel_test {
 
 struct NetworkImpl : torch::nn::Module {
   NetworkImpl() {
@@ -96,5 +96,5 @@ TEST(SpatialParallel, TrainsAsOnOneRankAndSendsBordersAndTotalsOnly) {
   });
 }
 
-}  // namespace
+}  // namespace spatial_parallel_test
 }  // namespace tegula

@@ -11,7 +11,7 @@
 #include "tests/tensor/small_transformer.h"
 
 namespace tegula {
-namespace {
+namespace strict_test {
 
 using small::waves;
 
@@ -247,5 +247,5 @@ INSTANTIATE_TEST_SUITE_P(On, StrictTraining,
                                          MeshCase{"dp_tp", {{"dp", 2}, {"tp", 2}}}),
                          [](const auto& mesh) { return mesh.param.name; });
 
-}  // namespace
+}  // namespace strict_test
 }  // namespace tegula

@@ -11,7 +11,7 @@
 #include "tests/tensor/rank_processes.h"
 
 namespace tegula {
-namespace {
+namespace transformer_test {
 
 constexpr std::int64_t kVocabulary = 13, kWidth = 12, kHeads = 3, kFeedForward = 17;
 constexpr std::int64_t kBatch = 3, kSequence = 5;
@@ -228,5 +228,5 @@ INSTANTIATE_TEST_SUITE_P(OnMesh, Transformers,
                          testing::Values("1", "2", "4", "2x2", "2x2x2", "3", "1x5"),
                          [](const auto& mesh) { return "Of" + mesh.param; });
 
-}  // namespace
+}  // namespace transformer_test
 }  // namespace tegula

@@ -11,7 +11,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace two_axis_activations_test {
 
 // The program on x cut in both ways, in strict mode, and its gradients: same numbers as on plain
 // tensors, same cuts in the result, no communication but for gradients of what is replicated.
@@ -77,5 +77,5 @@ TEST(TwoAxisActivations, PassChangesOfShapeAndBack) {
   });
 }
 
-}  // namespace
+}  // namespace two_axis_activations_test
 }  // namespace tegula

@@ -7,7 +7,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace uncommon_forms_test {
 
 TEST(UncommonForms, ElementsAreFoundAmongOthers) {
   const at::Tensor some = (numbers({5, 4}) * 4).to(at::kLong), others = at::tensor({1, 2, 3});
@@ -75,5 +75,5 @@ TEST(UncommonForms, WhatIsWrittenAndReadIsGatheredOnce) {
   });
 }
 
-}  // namespace
+}  // namespace uncommon_forms_test
 }  // namespace tegula

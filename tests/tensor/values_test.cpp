@@ -14,7 +14,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace values_test {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -529,5 +529,5 @@ TEST(Guards, GuardsEndWithTheirScopeEvenAfterAnException) {
   });
 }
 
-}  // namespace
+}  // namespace values_test
 }  // namespace tegula

@@ -10,7 +10,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace views_of_every_placement_test {
 
 struct View {
   std::string name;
@@ -288,5 +288,5 @@ TEST(Views, OfWhatIsOwedStayOwedWhereTheReductionPasses) {
   });
 }
 
-}  // namespace
+}  // namespace views_of_every_placement_test
 }  // namespace tegula

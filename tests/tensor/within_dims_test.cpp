@@ -10,7 +10,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace within_dims_test {
 
 // Matrices that are well conditioned.
 at::Tensor matrices(std::int64_t batches) {
@@ -86,5 +86,5 @@ TEST(WithinDims, AMatrixThatIsSingularIsAnErrorOnAllRanks) {
   });
 }
 
-}  // namespace
+}  // namespace within_dims_test
 }  // namespace tegula

@@ -11,7 +11,7 @@
 #include "tests/testing/samples.h"
 
 namespace tegula::inner {
-namespace {
+namespace on_ranks_test {
 
 // Samples as programs ---------------------------------------------------------------------------
 
@@ -172,5 +172,5 @@ TEST_P(OnRanks, OtherFormsGiveWhatPlainOnesGive) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, OnRanks, testing::Values(2, 3, 4));
 
-}  // namespace
+}  // namespace on_ranks_test
 }  // namespace tegula::inner

@@ -12,7 +12,7 @@
 #include "tests/testing/samples.h"
 
 namespace tegula::inner {
-namespace {
+namespace rules_test {
 
 TEST(Rules, EveryRuleHasASample) {
   std::set<std::string> sampled;
@@ -108,5 +108,5 @@ TEST(WrongRules, ASampleThatNoRuleCoversIsCaught) {
             std::vector<std::string>{"exp(f64[4]): no rule covers it"});
 }
 
-}  // namespace
+}  // namespace rules_test
 }  // namespace tegula::inner

@@ -7,7 +7,7 @@
 #include "tests/placement/usage_error.h"
 
 namespace tegula::inner {
-namespace {
+namespace sample_test {
 
 template <class Call>
 void expect_refused(Call call, const std::string& text) {
@@ -62,5 +62,5 @@ TEST(Samples, OverListsArePlayedWithOneMember) {
   expect_refused([&] { PlayedCall(two, 2, 1); }, "one member per list");
 }
 
-}  // namespace
+}  // namespace sample_test
 }  // namespace tegula::inner

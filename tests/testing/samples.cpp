@@ -6,16 +6,18 @@
 #include "tests/testing/samples_indexing.h"
 
 namespace tegula {
-namespace {
 
-using Samples = std::vector<Sample>;
-using Names = std::vector<std::string>;
-
-void add(Samples& samples, const Names& ops, const Names& texts) {
+void add(std::vector<Sample>& samples, const std::vector<std::string>& ops,
+         const std::vector<std::string>& texts) {
   for (const std::string& op : ops) {
     for (const std::string& text : texts) samples.push_back({op, text});
   }
 }
+
+namespace {
+
+using Samples = std::vector<Sample>;
+using Names = std::vector<std::string>;
 
 void add_unary(Samples& samples) {
   const std::string x = "f64[4, 6]";

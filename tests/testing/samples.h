@@ -1,11 +1,16 @@
 // Samples of every operator that has a rule.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tegula/testing/sample.h"
 
 namespace tegula {
+
+// Each of these operators with each of these arguments.
+void add(std::vector<Sample>& samples, const std::vector<std::string>& ops,
+         const std::vector<std::string>& texts);
 
 // Of files of their own, which rule_samples() takes in.
 std::vector<Sample> pointwise_samples();

@@ -9,12 +9,6 @@ namespace {
 using Samples = std::vector<Sample>;
 using Names = std::vector<std::string>;
 
-void add(Samples& samples, const Names& ops, const Names& texts) {
-  for (const std::string& op : ops) {
-    for (const std::string& text : texts) samples.push_back({op, text});
-  }
-}
-
 void add_convolutions(Samples& samples) {
   const std::string once = "[1, 1], [1, 1], [1, 1], false, [0, 0], 1";
   add(samples, {"convolution"},

@@ -8,12 +8,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-void add(std::vector<Sample>& samples, const Names& ops, const Names& texts) {
-  for (const std::string& op : ops) {
-    for (const std::string& text : texts) samples.push_back({op, text});
-  }
-}
-
 void add_special_functions(std::vector<Sample>& samples) {
   const std::string x = "f64[4, 6] in 0.5..3";
   add(samples,

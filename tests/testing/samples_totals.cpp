@@ -8,13 +8,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-void add(std::vector<Sample>& samples, const Names& ops, const Names& texts) {
-  for (const std::string& op : ops) {
-    for (const std::string& text : texts) samples.push_back({op, text});
-  }
-}
-
-void add_reductions(std::vector<Sample>& samples) {
+void add_reductions_by_totals(std::vector<Sample>& samples) {
   add(samples, {"any", "all"}, {"bool[4, 6]", "f64[4, 6]"});
   add(samples, {"count_nonzero"}, {"i64[4, 6, 5], 1", "bool[4, 6], none"});
   add(samples, {"count_nonzero.dim_IntList"}, {"i64[4, 6, 5], [-1, 0]"});
@@ -29,7 +23,7 @@ void add_reductions(std::vector<Sample>& samples) {
 }
 
 // The sequences are sorted, since all their elements are equal.
-void add_searches(std::vector<Sample>& samples) {
+void add_searches_by_totals(std::vector<Sample>& samples) {
   add(samples, {"searchsorted.Tensor"},
       {"f64[5] in 0.3..0.3, f64[4, 6]", "f64[4, 5] in 0.3..0.3, f64[4, 6], right=true",
        "f64[5] in 0.3..0.3, f64[], out_int32=true"});
@@ -38,7 +32,7 @@ void add_searches(std::vector<Sample>& samples) {
   samples.push_back({"bucketize.Scalar", "0.5, f64[5] in 0.3..0.3"});
 }
 
-void add_losses(std::vector<Sample>& samples) {
+void add_losses_by_totals(std::vector<Sample>& samples) {
   for (const std::string reduction : {"0", "1", "2"}) {
     const bool is_one = reduction != "0";
     const std::string pair = "f64[4, 6] in 0.1..0.9, f64[4, 6] in 0.1..0.9, ";
@@ -78,9 +72,9 @@ void add_losses(std::vector<Sample>& samples) {
 
 std::vector<Sample> samples_of_totals() {
   std::vector<Sample> samples;
-  add_reductions(samples);
-  add_searches(samples);
-  add_losses(samples);
+  add_reductions_by_totals(samples);
+  add_searches_by_totals(samples);
+  add_losses_by_totals(samples);
   return samples;
 }
 

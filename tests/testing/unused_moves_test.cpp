@@ -15,7 +15,7 @@
 #include "tests/testing/samples.h"
 
 namespace tegula {
-namespace {
+namespace unused_moves_test {
 
 // Of these libtorch does not check that operands fit each other.
 OperandsTried tried_for(const std::string& op) {
@@ -114,5 +114,5 @@ TEST(UnusedMoves, OfARuleThatKnowsNothingAreAllThatAreRight) {
                                    "S(0), R -> S(0)", "S(1), S(0) -> P(sum)"}));
 }
 
-}  // namespace
+}  // namespace unused_moves_test
 }  // namespace tegula

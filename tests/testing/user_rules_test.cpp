@@ -16,7 +16,7 @@
 #include "tests/tensor/as_plain.h"
 
 namespace tegula {
-namespace {
+namespace user_rules_test {
 
 // Operators of a user -----------------------------------------------------------------------------
 
@@ -219,5 +219,5 @@ TEST(UserRules, ADecompositionGivesTheResultsOfItsOperator) {
                        "a decomposition calls its own operator without end"));
 }
 
-}  // namespace
+}  // namespace user_rules_test
 }  // namespace tegula

@@ -183,8 +183,9 @@ void reduce_shown(Channel& channel, const Call& call, const std::byte* from, std
 
 // --- reduce-scatter ---------------------------------------------------------------------------
 
-// Flat memory with bytes [begin, end) of a region: its own if it is contiguous, else a packed copy.
-class Flat {
+// FlatOnce memory with bytes [begin, end) of a region: its own if it is contiguous, else a packed
+// copy.
+class FlatOnce {
  public:
   const void* of(const Region& region, Bytes begin, Bytes end) {
     if (region.is_contiguous()) return region.base + begin;
@@ -202,7 +203,7 @@ void reduce_scatter_staged(Channel& channel, const Call& call, std::span<const R
   const int n = channel.size();
   const int me = channel.index();
   const Bytes window = std::min(window_for(n - 1), round_up(longest));
-  Flat own;
+  FlatOnce own;
   channel.open(call, 0);
   Bytes begin = 0;
   do {
@@ -234,7 +235,7 @@ void reduce_scatter_shown(Channel& channel, const Call& call, std::span<const Re
   ExposedMemory exposed(channel);
   channel.meet_and_check();
   exposed.read([&] {
-    std::vector<Flat> flat(n);
+    std::vector<FlatOnce> flat(n);
     for (Bytes begin = 0; begin < to.bytes(); begin += kSlot) {
       const Bytes end = std::min(begin + kSlot, to.bytes());
       Sources sources;

@@ -68,10 +68,10 @@ Descriptor new_socket() {
 
 // --- packets ----------------------------------------------------------------------------------
 
-enum class Kind : std::uint32_t { Hello = 0x7465'6701, Challenge, Proof, Welcome };
+enum class PacketKind : std::uint32_t { Hello = 0x7465'6701, Challenge, Proof, Welcome };
 
 struct Packet {
-  Kind kind{};
+  PacketKind kind{};
   std::int32_t rank = -1;
   std::array<char, kNonceBytes> nonce{};
   std::array<char, kProofBytes> proof{};
@@ -90,9 +90,9 @@ struct Exchange {
   std::array<char, kNonceBytes> of_host{};
 };
 
-std::array<char, kProofBytes> proof_of(const std::string& job, Kind kind,
+std::array<char, kProofBytes> proof_of(const std::string& job, PacketKind kind,
                                        const Exchange& exchange) {
-  const std::string message = std::string(kind == Kind::Challenge ? "host " : "guest ") +
+  const std::string message = std::string(kind == PacketKind::Challenge ? "host " : "guest ") +
                               std::to_string(exchange.rank) + " " +
                               std::string(exchange.of_guest.data(), kNonceBytes) +
                               std::string(exchange.of_host.data(), kNonceBytes);
@@ -101,7 +101,7 @@ std::array<char, kProofBytes> proof_of(const std::string& job, Kind kind,
   return proof;
 }
 
-bool proves(const std::array<char, kProofBytes>& proof, const std::string& job, Kind kind,
+bool proves(const std::array<char, kProofBytes>& proof, const std::string& job, PacketKind kind,
             const Exchange& exchange) {
   const std::array<char, kProofBytes> wanted = proof_of(job, kind, exchange);
   return are_same_secrets({proof.data(), proof.size()}, {wanted.data(), wanted.size()});
@@ -270,16 +270,17 @@ bool Host::answer(Guest& guest) {
 
 bool Host::answer(Guest& guest, const Packet& packet) {
   Exchange& exchange = guest.exchange;
-  if (guest.state == Guest::State::Connected && packet.kind == Kind::Hello && packet.rank > 0) {
+  if (guest.state == Guest::State::Connected && packet.kind == PacketKind::Hello &&
+      packet.rank > 0) {
     exchange = {packet.rank, packet.nonce, new_nonce()};
     guest.state = Guest::State::Challenged;
-    return send_packet(guest.socket.get(), {Kind::Challenge, exchange.rank, exchange.of_host,
-                                            proof_of(job_, Kind::Challenge, exchange)});
+    return send_packet(guest.socket.get(), {PacketKind::Challenge, exchange.rank, exchange.of_host,
+                                            proof_of(job_, PacketKind::Challenge, exchange)});
   }
-  if (guest.state == Guest::State::Challenged && packet.kind == Kind::Proof &&
-      proves(packet.proof, job_, Kind::Proof, exchange)) {
+  if (guest.state == Guest::State::Challenged && packet.kind == PacketKind::Proof &&
+      proves(packet.proof, job_, PacketKind::Proof, exchange)) {
     guest.state = Guest::State::Welcomed;
-    return send_packet(guest.socket.get(), {Kind::Welcome, exchange.rank, {}, {}},
+    return send_packet(guest.socket.get(), {PacketKind::Welcome, exchange.rank, {}, {}},
                        board_->descriptor());
   }
   return false;
@@ -353,7 +354,7 @@ std::shared_ptr<Board> Attendee::visit() {
   const Descriptor socket = new_socket();
   if (!connect_to_host(socket)) return nullptr;
   Exchange exchange{rank_, new_nonce(), {}};
-  if (!send_packet(socket.get(), {Kind::Hello, rank_, exchange.of_guest, {}})) return nullptr;
+  if (!send_packet(socket.get(), {PacketKind::Hello, rank_, exchange.of_guest, {}})) return nullptr;
   Packet challenge;
   if (receive(socket, challenge, nullptr, std::min(deadline_, Clock::now() + kStrangersTime)) !=
       Arrival::Packet) {
@@ -361,14 +362,15 @@ std::shared_ptr<Board> Attendee::visit() {
     return nullptr;
   }
   exchange.of_host = challenge.nonce;
-  if (challenge.kind != Kind::Challenge ||
-      !proves(challenge.proof, job_, Kind::Challenge, exchange)) {
+  if (challenge.kind != PacketKind::Challenge ||
+      !proves(challenge.proof, job_, PacketKind::Challenge, exchange)) {
     seen_ = "a process that does not know this job";
     return nullptr;
   }
   has_met_host_ = true;
   seen_ = "rank 0, which did not go on";
-  if (!send_packet(socket.get(), {Kind::Proof, rank_, {}, proof_of(job_, Kind::Proof, exchange)})) {
+  if (!send_packet(socket.get(),
+                   {PacketKind::Proof, rank_, {}, proof_of(job_, PacketKind::Proof, exchange)})) {
     return nullptr;
   }
   Packet welcome;
