@@ -17,7 +17,7 @@ using namespace tegula;
 namespace nn = torch::nn;
 
 constexpr std::int64_t kLayers = 32, kWidth = 768, kBatch = 12, kSteps = 5;
-constexpr std::int64_t kRoom = 48 << 20;  // for layers in use, activations, threads and caches
+constexpr std::int64_t kRoom = 64 << 20;  // for layers in use, activations, threads and caches
 constexpr std::int64_t kWhole =
     4 * 4 * kLayers * kWidth * kWidth;  // weights, gradients, two moments
 constexpr double kLastLoss = 0.473265;  // on any number of ranks
