@@ -99,7 +99,7 @@ void Bucket::or_fail(Step step) {
 
 void Bucket::start() {
   const std::lock_guard lock(mutex_);
-  if (state_ == State::Starting) {
+  if (state_ == State::Starting || state_ == State::Ending) {
     throw UsageError("the hook of a gradient bucket reads a gradient that it has to reduce")
         .hint("the gradients are in bucket.gradients");
   }
@@ -140,6 +140,7 @@ void Bucket::wait() {
   if (error_) std::rethrow_exception(error_);
   start();
   if (state_ == State::Done) return;
+  state_ = State::Ending;
   or_fail([&] {
     const at::NoGradGuard no_grad;
     const CommLabel label("gradient of a leaf", CommLabel::Reach::OverInnerLabels);

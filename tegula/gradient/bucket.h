@@ -50,7 +50,7 @@ class Bucket : public std::enable_shared_from_this<Bucket> {
   void drop();
 
  private:
-  enum class State : std::uint8_t { Filling, Starting, UnderWay, Done, Failed };
+  enum class State : std::uint8_t { Filling, Starting, UnderWay, Ending, Done, Failed };
   // The reduced tiles, in the type that they travelled in. Waits.
   using Finish = std::function<std::vector<at::Tensor>()>;
 

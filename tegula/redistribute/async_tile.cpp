@@ -6,7 +6,7 @@
 namespace tegula::inner {
 
 struct AsyncTile::State {
-  std::mutex mutex;
+  std::recursive_mutex mutex;  // `make` may run code that asks for the tile, and throw there
   std::function<at::Tensor()> make;  // null once the tile is here
   std::optional<Pending> call;       // that it waits for, if that is known
   at::Tensor tile;
@@ -29,7 +29,7 @@ AsyncTile::AsyncTile(std::function<at::Tensor()> make) : state_(std::make_shared
 }
 
 at::Tensor AsyncTile::wait() const {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
+  const std::lock_guard lock(state_->mutex);
   if (state_->make) {
     state_->tile = state_->make();
     state_->call.reset();
@@ -39,7 +39,7 @@ at::Tensor AsyncTile::wait() const {
 }
 
 bool AsyncTile::is_done() const {
-  const std::unique_lock<std::mutex> lock(state_->mutex, std::try_to_lock);
+  const std::unique_lock lock(state_->mutex, std::try_to_lock);
   if (!lock) return false;  // somebody waits
   return !state_->make || (state_->call && state_->call->is_done());
 }
