@@ -136,8 +136,12 @@ TEST(GradientBuckets, AreCallsOfAtMostTheirBytes) {
       }
       EXPECT_EQ(tensors, static_cast<std::int64_t>(kUsed)) << log.to_string();
       EXPECT_EQ(all, kBytes);
-      if (bytes == 0) EXPECT_EQ(calls.size(), kUsed) << log.to_string();
-      if (bytes >= kBytes) EXPECT_EQ(calls.size(), 1U) << log.to_string();
+      if (bytes == 0) {
+        EXPECT_EQ(calls.size(), kUsed) << log.to_string();
+      }
+      if (bytes >= kBytes) {
+        EXPECT_EQ(calls.size(), 1U) << log.to_string();
+      }
       if (bytes == 400) {  // neighbours go together
         EXPECT_LT(calls.size(), kUsed - 2) << log.to_string();
       }
@@ -363,8 +367,12 @@ TEST(BucketHook, IsCalledOncePerBucketWithWhatIsInIt) {
       replicas.pass();  // pays for both
       EXPECT_EQ(leaves, kUsed);
       EXPECT_EQ(ends, calls);
-      if (bytes == 0) EXPECT_EQ(calls, kUsed);
-      if (bytes >= kBytes) EXPECT_EQ(calls, 1U);
+      if (bytes == 0) {
+        EXPECT_EQ(calls, kUsed);
+      }
+      if (bytes >= kBytes) {
+        EXPECT_EQ(calls, 1U);
+      }
       for (const at::Tensor& gradient : gradients_of(replicas.network)) gradient.div_(2);
       expect_equal(gradients_of(replicas.network), want);
       const auto grads = torch::autograd::grad({replicas.network.loss(replicas.batch())},
