@@ -1,5 +1,8 @@
 // Whole modules: what becomes of their parameters and buffers, by placements or by a plan. Python
 // says which these are (tegula/_modules.py); where they go is said in C++.
+#include <torch/csrc/Exceptions.h>
+
+#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -95,6 +98,43 @@ GradientReduction reduction_named(const std::string& word) {
       .hint("now, async or hold; set_gradient_policy takes one per axis");
 }
 
+// What Python raised, as torch's bindings know it: it leaves backward as what it is.
+template <class Step>
+auto raising(Step step) {
+  try {
+    return step();
+  } catch (py::error_already_set& error) {
+    const py::gil_scoped_acquire locked;
+    error.restore();
+    python_error carried;
+    carried.persist();
+    throw carried;
+  }
+}
+
+BucketHook raising_in_python(const BucketHook& hook) {
+  if (!hook) return nullptr;
+  return [hook](const GradientBucket& bucket) -> std::function<void()> {
+    const std::function<void()> end = raising([&] { return hook(bucket); });
+    if (!end) return nullptr;
+    return [end] { raising(end); };
+  };
+}
+
+void bind_buckets(py::module_& module) {
+  py::class_<GradientBucket>(module, "GradientBucket",
+                             "Gradients of one backward pass that are reduced together; what a "
+                             "hook of tegula.replicate is called with.")
+      .def_readonly("flat", &GradientBucket::flat,
+                    "This rank's gradients one after the other: plain, one dim. For the hook to "
+                    "write to.")
+      .def_readonly("gradients", &GradientBucket::gradients,
+                    "Views of flat, in the gradients' shapes.")
+      .def_readonly("leaves", &GradientBucket::leaves, "The parameter of each.")
+      .def_readonly("group", &GradientBucket::group, "The ranks over which the sum goes.");
+  module.attr("BUCKET_BYTES") = ReplicateOptions::kBucketBytes;
+}
+
 void bind_plans(py::module_& module) {
   module.def(
       "parallelize_members",
@@ -113,8 +153,13 @@ void bind_plans(py::module_& module) {
       Unlocked());
   module.def(
       "replicate_members",
-      [](const Standing& members, const DeviceMesh& mesh, const std::string& policy) {
-        replicate_members(in_cpp(members), mesh, {.reduction = reduction_named(policy)});
+      [](const Standing& members, const DeviceMesh& mesh, const std::string& policy,
+         std::optional<at::ScalarType> wire, std::int64_t bucket_bytes, const BucketHook& hook) {
+        replicate_members(in_cpp(members), mesh,
+                          {.reduction = reduction_named(policy),
+                           .wire = wire,
+                           .bucket_bytes = bucket_bytes,
+                           .hook = raising_in_python(hook)});
       },
       Unlocked());
   module.def(
@@ -140,6 +185,7 @@ void bind_plans(py::module_& module) {
 void bind_modules(py::module_& module) {
   bind_placing(module);
   bind_styles(module);
+  bind_buckets(module);
   bind_plans(module);
 }
 

@@ -25,7 +25,7 @@ if _torch.__version__.split("+")[0] != _built_for.TORCH:
 
 from . import _checkpointable, _compilers, _tegula, _tensor_methods
 from ._tegula import (
-    CommError, DeviceMesh, Error, Group, InternalError, MaskPartial, Partial, Pending, Replicate, Shard, Style,
+    CommError, DeviceMesh, Error, GradientBucket, Group, InternalError, MaskPartial, Partial, Pending, Replicate, Shard, Style,
     StyledParameter, UsageError, World, build_distributed, gradient_policy, implicit_replication, is_dtensor, keep_gathered,
     lane, strict_mode,
 )
@@ -53,7 +53,7 @@ from ._world import (
 
 __all__ = [
     "AsyncSaver", "LoadReport", "PerRank", "RandomState", "export_hf", "latest", "load", "load_hf", "save",
-    "Colwise", "CommError", "CommLog", "DeviceMesh", "Error", "Group", "InternalError", "MaskPartial",
+    "Colwise", "CommError", "CommLog", "DeviceMesh", "Error", "GradientBucket", "Group", "InternalError", "MaskPartial",
     "PackedColwise", "PackedRowwise", "Partial", "Pending", "Refused", "Replicate", "Replicated", "Rowwise", "Sequence", "Shard", "Style",
     "StyledParameter", "UsageError", "VocabularyCut", "World", "all_gather", "all_reduce", "all_to_all", "arange",
     "broadcast", "build_distributed", "clip_grad_norm_", "clip_grad_value_", "cmake_prefix_path", "distribute_module",

@@ -220,12 +220,21 @@ def placed(tensor, axis, placement):
     return _tegula.placed(tensor, axis, placement)
 
 
-def replicate(module, mesh, reduction="async"):
+def replicate(module, mesh, reduction="async", *, wire=None, bucket_bytes=_tegula.BUCKET_BYTES, hook=None):
     """Data parallel over the one axis of the mesh: replicates what is plain, gradients are reduced as said.
 
-    Every rank has the same values already, which is checked. reduction: "now", "async", "hold".
+    Every rank has the same values already, which is checked. reduction: "now", "async", "hold". wire: the dtype
+    that gradients travel in. Async ones go together, in calls of up to bucket_bytes; 0: one call for each.
+
+    hook(bucket) is called for each of these GradientBuckets instead of an all-reduce, on all ranks in the same order.
+    It brings bucket.flat, in place, to the sum over bucket.group, or to what is to stand for it; or it starts that and
+    returns a function that ends it. What it raises ends the pass on all ranks. Compressed to bfloat16:
+
+        def as_bf16(bucket):
+            total = bucket.group.all_reduce_async(bucket.flat.to(torch.bfloat16))
+            return lambda: bucket.flat.copy_(total.wait())
     """
-    _tegula.replicate_members(_standing(module), mesh, reduction)
+    _tegula.replicate_members(_standing(module), mesh, reduction, wire, bucket_bytes, hook)
     return module
 
 

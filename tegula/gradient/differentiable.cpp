@@ -193,7 +193,7 @@ DTensorSpec gradient_spec(const Payload& payload, const TensorMeta& gradient) {
 }
 
 at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
-                          const GradientPolicy& policy) {
+                          const GradientPolicy& policy, const StartReductions& start) {
   const Payload* there = payload_in(grad);
   if (there && there->spec() == payload.spec() && !there->link() && !there->spec().is_partial() &&
       is_dense(there->spec().meta()) && !payload.gathering()) {
@@ -215,7 +215,7 @@ at::Tensor as_gradient_of(const at::Tensor& grad, const Payload& payload,
   const DTensorSpec wanted = owing(GradientReduction::Hold, GradientReduction::Hold);
   const at::Tensor now =
       held->spec() == begun ? placed : move_to(placed, begun, CallMode::Sync, options);
-  return begun == wanted ? now : move_to(now, wanted, CallMode::Async, options);
+  return begun == wanted ? now : start(now, wanted, options);
 }
 
 }  // namespace tegula::inner

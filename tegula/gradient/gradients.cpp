@@ -12,9 +12,8 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
 #include "tegula/gradient/differentiable.h"
+#include "tegula/gradient/owed_all_reduce.h"
 #include "tegula/payload/local_call.h"
-#include "tegula/redistribute/carry_out.h"
-#include "tegula/redistribute/routes.h"
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
 
@@ -35,29 +34,14 @@ struct Batch {
   std::vector<at::Tensor> tiles;
 };
 
-// The one all-reduce that a route consists of; none if it is another.
-std::optional<TileStep> only_all_reduce(const Route& route, const Coordinate& at) {
-  const std::vector<Step>& steps = route.plan().steps;
-  if (steps.size() != 1) return std::nullopt;
-  TileStep step = step_at(steps[0].before, steps[0].after, at);
-  const bool is_all_reduce = std::holds_alternative<move::AllReduce>(step.move);
-  return is_all_reduce && !step.before && !step.after ? std::optional(std::move(step))
-                                                      : std::nullopt;
-}
-
 class Batches {
  public:
   // False if the gradient has to be moved by itself.
   bool take(const at::Tensor& leaf, const Payload& grad, const DTensorSpec& wanted) {
-    const std::optional<Coordinate> at = grad.coordinate();
-    if (!at || grad.link() || policies_of(leaf).gradient_wire) return false;
-    const DTensorSpec from = grad.spec().with_meta(dense(grad.spec().meta()));
-    const Route route = grad.world().part<Routes>().find_or_make(grad.world(), from, wanted, {});
-    const std::optional<TileStep> step = only_all_reduce(route, *at);
-    if (!step) return false;
-    const Group group = *group_along(grad.world(), wanted.mesh(), *step);
-    const ReduceOp op = std::get<move::AllReduce>(step->move).op;
-    Batch& batch = batch_for(group, op);
+    if (policies_of(leaf).gradient_wire) return false;
+    const std::optional<OwedAllReduce> owed = owed_all_reduce(grad, wanted, {});
+    if (!owed) return false;
+    Batch& batch = batch_for(owed->group, owed->op);
     batch.leaves.push_back(leaf);
     batch.specs.push_back(wanted);
     batch.tiles.push_back(grad.resolved_tile());

@@ -8,11 +8,14 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <memory>
+#include <optional>
 
 #include "tegula/comm/comm_log.h"
 #include "tegula/gradient/async_gradients.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/gradient/gradients.h"
+#include "tegula/gradient/owed_all_reduce.h"
+#include "tegula/payload/local_call.h"
 #include "tegula/payload/payload.h"
 
 namespace tegula::inner {
@@ -47,14 +50,43 @@ bool has_held_gradient(const at::Tensor& leaf, const GradientPolicy& policy) {
   return false;
 }
 
+// Whether nobody else has the tensor, its tile or a view of that, who could write to it.
+bool is_unshared(const at::Tensor& grad) {
+  if (grad.use_count() != 1) return false;
+  const PayloadPtr payload = payload_of(grad);
+  const at::Tensor* tile = payload ? payload->tile_at_hand() : nullptr;
+  return tile && payload.use_count() == 2 && tile->use_count() == 1 &&
+         tile->storage().use_count() == 1;
+}
+
+// What a gradient that owes one all-reduce is, once it is reduced with others; none if the leaf has
+// no word for that, or the gradient goes another way.
+std::optional<at::Tensor> in_bucket(const at::Tensor& leaf, const at::Tensor& owing,
+                                    const DTensorSpec& wanted, const RouteOptions& options,
+                                    bool is_ours) {
+  const PoliciesPtr& policies = payload_in(leaf)->policies();
+  const BucketOptionsPtr buckets = policies ? policies->policies.gradient_buckets : nullptr;
+  if (!buckets) return std::nullopt;
+  const DTensorSpec to = wanted.with_meta(dense(wanted.meta()));
+  const Payload& held = *payload_in(owing);
+  const std::optional<OwedAllReduce> owed = owed_all_reduce(held, to, options);
+  if (!owed) return std::nullopt;
+  const BelowAutograd below;
+  const at::Tensor tile = held.resolved_tile();
+  const at::Tensor sent = options.wire ? tile.to(*options.wire) : tile;
+  const bool is_fresh = is_ours || !sent.is_alias_of(held.tile());
+  return outer_tensor(
+      reduce_in_bucket({leaf, is_fresh ? sent : sent.clone(), to, *owed}, buckets));
+}
+
 class PlaceGradient final : public torch::autograd::FunctionPreHook {
  public:
   explicit PlaceGradient(c10::TensorImpl* leaf) : leaf_(leaf) {}
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
-    torch::autograd::variable_list placed = grads;
-    for (at::Tensor& grad : placed) {
-      if (grad.defined()) grad = placed_as_leaf(grad);
+    torch::autograd::variable_list placed(grads.size());
+    for (std::size_t k = 0; k < grads.size(); ++k) {
+      if (grads[k].defined()) placed[k] = placed_as_leaf(grads[k]);
     }
     return placed;
   }
@@ -68,12 +100,21 @@ class PlaceGradient final : public torch::autograd::FunctionPreHook {
     if (!payload || grad.layout() != at::kStrided) return grad;
     const CommLabel label("gradient of a leaf", CommLabel::Reach::OverInnerLabels);
     const GradientPolicy policy = policy_for(*payload);
+    const bool is_ours = is_unshared(grad);
     // what was held adds up before it is paid
     const at::Tensor all =
         has_held_gradient(leaf, policy) ? at::add(grad, take_gradient(leaf)) : grad;
-    at::Tensor placed = as_gradient_of(all, *payload, policy);
+    bool is_in_bucket = false;
+    const auto start = [&](const at::Tensor& owing, const DTensorSpec& wanted,
+                           const RouteOptions& options) {
+      const bool is_new = !owing.is_same(grad);
+      const auto bucketed = in_bucket(leaf, owing, wanted, options, is_ours || is_new);
+      is_in_bucket = bucketed.has_value();
+      return bucketed ? *bucketed : move_to(owing, wanted, CallMode::Async, options);
+    };
+    at::Tensor placed = as_gradient_of(all, *payload, policy, start);
     const Payload* reduced = payload_in(placed);
-    if (reduced && !reduced->tile_at_hand() && !reduced->link()) {
+    if (reduced && !reduced->tile_at_hand() && !reduced->link() && !is_in_bucket) {
       finish_when_backward_ends(leaf, payload_of(placed));
     }
     return placed;

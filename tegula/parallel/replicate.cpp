@@ -4,6 +4,9 @@
 
 #include <ATen/ATen.h>
 
+#include <memory>
+
+#include "tegula/base/error.h"
 #include "tegula/parallel/alike.h"
 #include "tegula/parallel/members.h"
 #include "tegula/payload/payload.h"
@@ -26,19 +29,36 @@ GradientPolicy with_axis(const at::Tensor& leaf, const std::string& axis,
   return {axes, now.otherwise()};
 }
 
+void check(const ReplicateOptions& options) {
+  if (options.bucket_bytes < 0) {
+    throw UsageError("a bucket of gradients cannot have less than no bytes")
+        .fact("bucket_bytes", std::to_string(options.bucket_bytes))
+        .hint("0 means one call per gradient");
+  }
+  if (options.hook && options.reduction != GradientReduction::Async) {
+    throw UsageError("a hook on buckets needs gradients that are reduced while backward runs")
+        .fact("reduction", to_string(GradientPolicy(options.reduction)))
+        .hint("leave the reduction async; no_sync(mesh) holds gradients over micro-batches");
+  }
+}
+
 }  // namespace
 
 void inner::replicate_members(const std::vector<StandingMember>& members, const DeviceMesh& mesh,
                               const ReplicateOptions& options) {
+  check(options);
   check_alike(members, mesh.root());
   parallelize_members(members, mesh, {}, kSameOnAllRanks);
   const std::string& axis = mesh.axes()[0].name;
+  const auto buckets = std::make_shared<const BucketOptions>(
+      BucketOptions{.bytes = options.bucket_bytes, .hook = options.hook});
   for (const StandingMember& member : members) {
     if (member.kind == MemberKind::Buffer) continue;
     set_gradient_policy(member.tensor, with_axis(member.tensor, axis, options.reduction),
                         PolicyOf::Module);
     Policies policies = policies_of(member.tensor);
     policies.gradient_wire = options.wire;
+    policies.gradient_buckets = buckets;
     set_policies(member.tensor, policies);
   }
 }

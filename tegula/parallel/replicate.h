@@ -2,9 +2,9 @@
 //
 //   replicate(*model, mesh["dp"]);
 //   for (...) {
-//     at::Tensor loss = model->loss(shard_batch(batch, mesh));   // or from_local of this rank's
-//     samples loss.backward();                                           // gradients are reduced
-//     meanwhile optimizer.step();
+//     at::Tensor loss = model->loss(shard_batch(batch, mesh));   // or from_local of my samples
+//     loss.backward();                                           // gradients are reduced meanwhile
+//     optimizer.step();
 //   }
 //
 // A loss that is a mean is that of all samples, however many each rank has, and none at all is
@@ -17,6 +17,7 @@
 
 #include "tegula/gradient/gradients.h"
 #include "tegula/mesh/device_mesh.h"
+#include "tegula/payload/gradient_buckets.h"
 
 namespace torch::nn {
 class Module;
@@ -29,6 +30,21 @@ struct ReplicateOptions {
   GradientReduction reduction = GradientReduction::Async;
   // Gradients travel in this element type; replicas stay equal.
   std::optional<at::ScalarType> wire = std::nullopt;
+  // Where the reduction is async: gradients of one element type that are ready go in one call, of
+  // at most so many bytes that travel, unless one gradient alone has more. 0: one call for each.
+  // A bucket is started in backward when it is full, the last one when the pass ends.
+  //
+  // Gradients may be read in the pass, by hooks on tensors say. One that is in a bucket which has
+  // not been started starts it: so all ranks read it there, or none. If only some do, all throw a
+  // CommError, and so they do if gradients differ between ranks in order, number or shape.
+  std::int64_t bucket_bytes = kBucketBytes;
+  // What is done with a full bucket, instead of an all-reduce: compression, say. Gradients that
+  // travel in the wire's type come in that. Not called along an axis of one rank, where nothing is
+  // owed, with create_graph, nor by reduce_gradients.
+  BucketHook hook = nullptr;
+
+  // Beyond it, calls over shared memory gain nothing.
+  static constexpr std::int64_t kBucketBytes = std::int64_t{4} << 20;
 };
 
 // Every parameter and buffer becomes a DTensor that is replicated along the one axis of `mesh` (and
@@ -38,7 +54,8 @@ struct ReplicateOptions {
 // options say; policies for other axes stay.
 //
 // UsageError, before anything is changed: a tensor that differs between ranks (its name, and the
-// ranks), one that is cut along the axis or on another mesh, a mesh of several axes.
+// ranks), one that is cut along the axis or on another mesh, a mesh of several axes, a bucket of
+// less than no bytes, a hook where the reduction is not async. All ranks say the same options.
 void replicate(torch::nn::Module& module, const DeviceMesh& mesh,
                const ReplicateOptions& options = {});
 

@@ -17,12 +17,22 @@ std::string to_text(const Gathering& gathering) {
   return text;
 }
 
+// Two hooks are the same only if they are one object, which the table keeps.
+std::string to_text(const BucketOptions& buckets) {
+  std::string text = "; buckets of " + std::to_string(buckets.bytes) + " bytes";
+  if (buckets.hook) {
+    text += ", hook " + std::to_string(reinterpret_cast<std::uintptr_t>(&buckets));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string to_string(const Policies& policies) {
   std::string text = "leaf: " + to_text(policies.gradient_of_leaf) +
                      "; module: " + to_text(policies.gradient_of_module);
   if (policies.gradient_wire) text += std::string("; wire ") + toString(*policies.gradient_wire);
+  if (policies.gradient_buckets) text += to_text(*policies.gradient_buckets);
   if (policies.gathering) text += to_text(*policies.gathering);
   return text;
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tegula/payload/gradient_buckets.h"
 #include "tegula/payload/gradient_policy.h"
 
 namespace tegula::inner {
@@ -32,6 +33,8 @@ struct Policies {
   std::optional<GradientPolicy> gradient_of_module;
   // The element type that its gradient travels in.
   std::optional<at::ScalarType> gradient_wire;
+  // With which others it is reduced, where that is async.
+  BucketOptionsPtr gradient_buckets;
   std::optional<Gathering> gathering;
 };
 

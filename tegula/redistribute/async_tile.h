@@ -17,10 +17,12 @@ class AsyncTile {
   explicit AsyncTile(at::Tensor tile);
   // `finish` makes the tile from what the call gives; it runs once, in the first thread that waits.
   AsyncTile(Pending call, std::function<at::Tensor(const at::Tensor&)> finish);
+  // `make` waits for the tile. It runs in the first thread that waits, and again if it threw.
+  explicit AsyncTile(std::function<at::Tensor()> make);
 
   // The tile, the same each time. Throws what the call met, each time.
   at::Tensor wait() const;
-  // Whether wait() would not wait for other ranks.
+  // Whether wait() is known not to wait for other ranks.
   bool is_done() const;
 
  private:

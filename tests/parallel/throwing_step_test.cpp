@@ -110,7 +110,7 @@ class Training {
                        {{"table", VocabularyCut()}, {"up", Colwise()}, {"down", Rowwise()}},
                        kSameOnAllRanks);
     if (over == Over::Replicas) {
-      replicate(network, mesh_["dp"]);
+      replicate(network, mesh_["dp"], {.bucket_bytes = 200});  // two gradients, and one
     } else {
       fully_shard(network, mesh_["dp"]);
     }

@@ -116,6 +116,45 @@ class Replicas(unittest.TestCase):
         loss_of(plain, words).backward()
         torch.testing.assert_close(tg.full_tensor(model.up.weight.grad), plain.up.weight.grad)
 
+    def test_a_hook_on_buckets_stands_for_the_all_reduce(self):
+        calls, ends = [], []
+
+        def as_bf16(bucket):
+            calls.append(len(bucket.leaves))
+            self.assertEqual(bucket.flat.numel(), sum(gradient.numel() for gradient in bucket.gradients))
+            self.assertTrue(all(g.shape == p.shape for g, p in zip(bucket.gradients, bucket.leaves)))
+            total = bucket.group.all_reduce_async(bucket.flat.to(torch.bfloat16))
+
+            def end():
+                ends.append(bucket.flat.copy_(total.wait()))
+            return end
+
+        words = torch.randint(0, 11, (2 * tg.size(), 3), generator=torch.Generator().manual_seed(1))
+        hooked, wired = Model(), Model()
+        tg.replicate(hooked, MESH, hook=as_bf16)
+        tg.replicate(wired, MESH, wire=torch.bfloat16, bucket_bytes=0)
+        for model in (hooked, wired):
+            loss_of(model, tg.shard_batch(words, MESH, "tp")).backward()
+        self.assertEqual(len(calls), len(ends))
+        if tg.size() > 1:
+            self.assertEqual(calls, [sum(p.grad is not None for p in hooked.parameters())])
+        for one, other in zip(hooked.parameters(), wired.parameters()):
+            self.assertTrue(torch.equal(tg.to_local(one.grad), tg.to_local(other.grad)))
+
+    def test_what_a_hook_on_buckets_raises_ends_the_pass(self):
+        def refuses(bucket):
+            raise KeyError("no such code book")
+
+        words = torch.randint(0, 11, (2 * tg.size(), 3), generator=torch.Generator().manual_seed(1))
+        model = Model()
+        tg.replicate(model, MESH, hook=refuses)
+        if tg.size() > 1:
+            with self.assertRaisesRegex(KeyError, "no such code book"):
+                loss_of(model, tg.shard_batch(words, MESH, "tp")).backward()
+            self.assertTrue(all(p.grad is None for p in model.parameters()))
+        with self.assertRaisesRegex(tg.UsageError, "a hook on buckets needs gradients"):
+            tg.replicate(Model(), MESH, "now", hook=refuses)
+
     def test_no_sync_leaves_gradients_owed_and_the_next_pass_pays(self):
         model, plain = Model(), Model()
         tg.replicate(model, MESH)
