@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._utils import ExplicitRedistributionContext, compute_local_shape_and_global_offset
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _StridedShard
 
 MESH = init_device_mesh("cpu", (int(os.environ["TEGULA_WORLD_SIZE"]),))
@@ -147,11 +148,31 @@ class Counts(unittest.TestCase):
         self.assertEqual(counted.comm_counts[names.all_gather_into_tensor], 1)
         self.assertEqual(counted.comm_counts[torch.ops.c10d.allreduce_], 1)
         both = counted.comm_module_counts["Global"]
-        self.assertEqual((both["forward"].total(), both["backward"]), (2, {names.reduce_scatter_tensor: 1}))
+        self.assertEqual((sum(both["forward"].values()), both["backward"]), (2, {names.reduce_scatter_tensor: 1}))
         self.assertEqual(counted.get_total_counts(), 3)
 
 
 class Rules(unittest.TestCase):
+    def test_collectives_are_counted_by_module(self):
+        model = nn.Sequential(nn.Linear(4, 2 * RANKS), nn.Linear(2 * RANKS, 4, bias=False))
+        parallelize_module(model, MESH, {"0": ColwiseParallel(), "1": RowwiseParallel()})
+        mode, reduce = CommDebugMode(), torch.ops.c10d_functional.all_reduce
+        with mode:
+            self.assertEqual((mode.get_parameter_info(), mode.comm_module_counts["Global"]["forward"]), ({}, {}))
+            loss = model(numbers(3, 4).requires_grad_()).sum()
+            self.assertEqual(mode.comm_module_counts["Sequential.1"]["forward"][reduce], 1)
+            loss.backward()
+        counts = mode.comm_module_counts
+        for module in "Global", "Sequential", "Sequential.1":
+            self.assertEqual(dict(counts[module]["forward"]), {reduce: 1}, module)
+        self.assertNotIn("forward", [phase for phase, sent in counts.get("Sequential.0", {}).items() if sent])
+        self.assertEqual(dict(counts["Global"]["backward"]), {reduce: 1})  # of the gradient of what was put in
+        self.assertEqual(mode.get_sharding_info()["Sequential.0.weight"], (Shard(0),))
+        self.assertEqual(list(mode.get_parameter_info()), ["Sequential.0", "Sequential.1"])
+        table = mode.generate_comm_debug_tracing_table(noise_level=1)
+        self.assertIn("c10d_functional.all_reduce: 1", table)
+        self.assertIn("(Shard(dim=0),)", table)
+
     def test_a_registered_way_is_taken_that_moves_least(self):
         @torch.library.custom_op("patched::scaled", mutates_args=())
         def scaled(x: torch.Tensor, factors: torch.Tensor, by: float) -> torch.Tensor:
