@@ -98,6 +98,28 @@ class Values(unittest.TestCase):
         self.assertEqual((x.shape, x.stride()), ((4, 8 * RANKS, 8), (8 * RANKS, 1, 32 * RANKS)))
         self.assertEqual(counted.get_total_counts(), 0)
 
+    def test_a_whole_needs_shape_and_stride_and_a_tile_that_is_plain(self):
+        for given in {"shape": (RANKS, 2)}, {"stride": (2, 1)}:
+            with self.assertRaisesRegex(tg.UsageError, "pass both shape and stride"):
+                DTensor.from_local(torch.ones(1, 2), MESH, [Shard(0)], **given)
+        with self.assertRaisesRegex(tg.UsageError, "only accepts torch.Tensor, and this one is distributed"):
+            DTensor.from_local(ones(2, device_mesh=MESH), MESH, [Shard(0)])
+
+    def test_a_tile_of_a_parameter_counts_as_a_parameter(self):
+        x = distribute_tensor(numbers(RANKS, 2), MESH, [Shard(0)])
+        self.assertIsInstance(nn.Parameter(x).to_local(), nn.Parameter)
+        self.assertNotIsInstance(x.to_local(), nn.Parameter)
+
+    def test_a_dtensor_made_of_a_tile_with_gradients_warns_that_these_do_not_come(self):
+        x = distribute_tensor(numbers(RANKS, 2), MESH, [Shard(0)])
+        with self.assertWarnsRegex(UserWarning, "gradients do not reach the local tensor"):
+            DTensor(x.to_local().requires_grad_(), x._spec, requires_grad=False)
+
+    def test_strides_of_its_own_keep_a_tensors_cut(self):
+        x = distribute_tensor(numbers(2 * RANKS, 3), MESH, [Shard(0)])
+        same = x.as_strided(x.size(), x.stride(), x.storage_offset())
+        self.assertEqual((same.placements, same.to_local().tolist()), ((Shard(0),), x.to_local().tolist()))
+
     def test_what_a_functional_collective_gives_is_a_tile_and_other_subclasses_are_not(self):
         from torch.distributed._functional_collectives import all_reduce
         from torch.testing._internal.two_tensor import TwoTensor
@@ -273,6 +295,26 @@ class FullySharded(unittest.TestCase):
             block.up.weight.mul_(2)
         with self.assertRaisesRegex(tg.UsageError, "written between forward and backward"):
             loss.backward()
+
+    def test_ranks_that_were_seeded_otherwise_keep_each_their_own_part(self):
+        torch.manual_seed(RANK)
+        model = nn.Linear(4, 2 * RANKS)
+        own = model.weight.detach()[2 * RANK:2 * RANK + 2].clone()
+        self.assertEqual(fully_shard(model, mesh=MESH).weight.to_local().tolist(), own.tolist())
+        torch.manual_seed(RANK)
+        replicas = fully_shard(nn.Linear(4, 4), mesh=GRID).weight
+        torch.manual_seed(0)
+        self.assertEqual(replicas.full_tensor().tolist(), nn.Linear(4, 4).weight.tolist())
+
+    def test_collectives_of_the_programs_own_and_meshes_of_more_than_data_are_refused(self):
+        model = fully_shard(nn.Linear(4, 4), mesh=GRID)
+        for refused in model.set_all_reduce_hook, model.set_custom_all_gather, model.set_custom_reduce_scatter:
+            with self.assertRaisesRegex(tg.UsageError, "gradients reduced by Tegula's collectives"):
+                refused(print)
+        with self.assertRaisesRegex(tg.UsageError, "fully_shard takes the mesh of the data alone"):
+            fully_shard(nn.Linear(4, 4), mesh=GRID, dp_mesh_dims="dp")
+        model.set_unshard_in_backward(True)
+        model.reset_iter_state()
 
     def test_checkpointed_blocks_are_computed_again(self):
         from torch.utils.checkpoint import checkpoint

@@ -675,6 +675,19 @@ TEST(Strides, AsStridedReadsAndWritesTheWhole) {
       kNoGradients);
 }
 
+TEST(Strides, AsStridedByTheTensorsOwnStridesKeepsItsCut) {
+  run_ranks(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"x", 2}});
+    const at::Tensor x = distribute_tensor(numbers({4, 6}), mesh, {Shard(0)});
+    const CommLog log(world);
+    const at::Tensor same = x.as_strided(x.sizes(), x.strides(), x.storage_offset());
+    EXPECT_EQ(placements_of(same), (Placements{Shard(0)}));
+    same.mul_(2);
+    EXPECT_TRUE(log.empty());
+    EXPECT_EQ(difference(full_tensor(x), numbers({4, 6}) * 2), "");
+  });
+}
+
 // --- calls that differ in a scalar
 
 TEST(Scalars, CallsThatDifferInAScalarOnlyAreNotConfused) {
