@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tegula/base/error.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/families/families.h"
 #include "tegula/payload/guards.h"
 #include "tegula/tensor/factories.h"
