@@ -1,7 +1,9 @@
 """tegula.patch(): what a program that was written for PyTorch's DTensor meets. Run by 2 or 4 ranks."""
 import io
 import os
+import shutil
 import unittest
+import warnings
 import weakref
 
 import torch
@@ -149,6 +151,24 @@ class Files(unittest.TestCase):
             self.assertEqual((state["x"].placements, state["x"].device_mesh, state["x"].requires_grad), ((Shard(0),), MESH, True))
             self.assertEqual(state["x"].full_tensor().tolist(), x.full_tensor().tolist())
 
+    def test_checkpoints_are_written_while_the_program_goes_on(self):
+        import tempfile
+
+        import torch.distributed.checkpoint as dcp
+
+        folder = [tempfile.mkdtemp() if RANK == 0 else None]
+        dist.broadcast_object_list(folder)
+        x = distribute_tensor(numbers(2 * RANKS, 3), MESH, [Shard(0)])
+        written = dcp.async_save({"x": x}, checkpoint_id=folder[0])
+        x.zero_()
+        written.result()
+        found = {"x": distribute_tensor(torch.zeros(2 * RANKS, 3), MESH, [Shard(1)])}
+        dcp.load(found, checkpoint_id=folder[0])
+        self.assertEqual(found["x"].full_tensor().tolist(), numbers(2 * RANKS, 3).tolist())
+        dist.barrier()
+        if RANK == 0:
+            shutil.rmtree(folder[0])
+
     def test_another_ranks_tile_is_refused(self):
         file = io.BytesIO()
         torch.save([distribute_tensor(numbers(RANKS), MESH, [placement]) for placement in (Shard(0), Replicate())], file)
@@ -234,6 +254,14 @@ class Rules(unittest.TestCase):
         x._spec = spec
         self.assertEqual((x.shape, x.placements), ((2 * RANKS, 2), (Shard(0),)))
         self.assertEqual(x.to_local().tolist(), numbers(2, 2).tolist())
+
+    def test_a_compiled_module_with_a_plan_runs_as_it_is(self):
+        model = nn.Sequential(nn.Linear(4, 2 * RANKS), nn.Linear(2 * RANKS, 4))
+        parallelize_module(model, MESH, {"0": ColwiseParallel(), "1": RowwiseParallel()})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = torch.compile(model, backend="eager")(numbers(3, 4))
+        torch.testing.assert_close(found, model(numbers(3, 4)))
 
     def test_names_that_are_not_here_say_so(self):
         with self.assertRaisesRegex(tg.UsageError, "context_parallel is not there under tegula.patch"):

@@ -5,7 +5,7 @@ import warnings
 import torch
 import torch.utils._python_dispatch
 
-from .. import _modules, _tegula, _tensors
+from .. import _compilers, _modules, _tegula, _tensors
 from .._tegula import MaskPartial, Partial, Replicate, Shard, UsageError, is_dtensor
 from .._tensor_methods import OfDTensors
 from ._values import our_mesh, our_placements, placements_of_spec, shown_mesh, shown_placements, shown_spec
@@ -63,6 +63,8 @@ def _plain(tensor):
 
     if isinstance(tensor, AsyncCollectiveTensor):
         return tensor.wait()
+    if isinstance(tensor, torch._subclasses.FakeTensor):
+        _compilers.refuse(f"of a tile of {list(tensor.shape)} without data")
     if torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor):
         raise UsageError("tegula: a tile is a plain tensor, and this is a subclass with operators of its own\n"
                          f"  tensor  {type(tensor).__name__}\n  hint    give what it holds")

@@ -14,7 +14,7 @@ import sys
 from torch.optim.optimizer import _foreach_supported_types
 
 from . import _api, _random, _ranks, _saved, _values, debug, experimental, fsdp, parallel
-from .. import _tegula, _tensor_methods, dtensor
+from .. import _checkpointable, _tegula, _tensor_methods, dtensor
 
 # Of PyTorch's modules, the names that are ours; and where ours are.
 _OURS = {
@@ -108,6 +108,7 @@ def patch():
     _foreach_supported_types.append(_api.DTensor)
     _values.speak_pytorch()
     _tensor_methods.save_tiles(_saved.reduced)
+    _checkpointable.stage_copies()
     _make_worlds_with_meshes()
     _patch_started_processes()
     _patched = True
