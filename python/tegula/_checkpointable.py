@@ -56,3 +56,20 @@ def _shard(tensor, index):
 for _name, _function in (("__create_write_items__", _write_items), ("__create_chunk_list__", _chunks),
                          ("__get_tensor_shard__", _shard)):
     setattr(torch.Tensor, _name, OfDTensors(_name, _function.__get__))
+
+
+def stage_copies():
+    """torch.distributed.checkpoint.async_save copies what it saves, storage by storage; distributed tensors are cloned."""
+    try:
+        from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+    except ImportError:  # older ones copy tensors
+        return
+    stage = StateDictStager._offload_tensor
+
+    def _offload_tensor(self, x, memo, non_blocking=False):
+        if not _tegula.is_dtensor(x):
+            return stage(self, x, memo, non_blocking)
+        memo[id(x)] = x.detach().clone()
+        return memo[id(x)]
+
+    StateDictStager._offload_tensor = _offload_tensor

@@ -26,15 +26,20 @@ def _refusal():
     return NotCompiled
 
 
+def refuse(tensor):
+    """Leaves code that meets, or makes, such a distributed tensor as it is; it is refused where it must be compiled."""
+    warnings.warn("tegula: torch.compile leaves code that meets distributed tensors as it is: it runs, nothing is compiled",
+                  stacklevel=3)
+    raise _refusal()("tegula: a distributed tensor cannot be compiled or exported\n"
+                     f"  tensor  {tensor}\n"
+                     "  hint    call the function as it is, or compile what works on tiles: tegula.local_map")
+
+
 @functools.wraps(_plain_describe)
 def _describe(self, t, *args, **kwargs):
     if not _tegula.is_dtensor(t):
         return _plain_describe(self, t, *args, **kwargs)
-    warnings.warn("tegula: torch.compile leaves code that meets distributed tensors as it is: it runs, nothing is compiled",
-                  stacklevel=2)
-    raise _refusal()("tegula: a distributed tensor cannot be compiled or exported\n"
-                     f"  tensor  {_tegula.spec(t)}\n"
-                     "  hint    call the function as it is, or compile what works on tiles: tegula.local_map")
+    refuse(_tegula.spec(t))
 
 
 MetaTensorDescriber.describe_tensor = _describe  # type: ignore[method-assign]

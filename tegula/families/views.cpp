@@ -301,6 +301,18 @@ Call plain_view(const Call& call) {
   return {view, {call.arguments()[0], call.arguments()[1]}};
 }
 
+// Strides that are self's own give self under another name, however it is cut.
+Call strided_view(const Call& call) {
+  const at::Tensor self = call.arguments()[0].toTensor();
+  const c10::IValue& offset = call.arguments()[3];
+  const bool is_self = call.arguments()[1].toIntVector() == self.sizes() &&
+                       call.arguments()[2].toIntVector() == self.strides() &&
+                       (offset.isNone() || offset.toInt() == self.storage_offset());
+  if (!is_self) return call;
+  const OperatorEntry& alias = operator_table().entry(operator_named("aten::alias", ""));
+  return {alias, {call.arguments()[0]}};
+}
+
 }  // namespace
 
 void views(const c10::OperatorHandle& op, OperatorNotes& notes) {
@@ -315,7 +327,10 @@ void views(const c10::OperatorHandle& op, OperatorNotes& notes) {
   if (name == "aten::_unsafe_view") notes.also_viewed = 0;
   notes.keeps_tile = name == "aten::detach" || name == "aten::alias";
   if (name == "aten::_reshape_alias") notes.same_view = plain_view;
-  if (name == "aten::as_strided") notes.check_view = check_strided_access;
+  if (name == "aten::as_strided") {
+    notes.same_view = strided_view;
+    notes.check_view = check_strided_access;
+  }
 }
 
 }  // namespace tegula::inner::families

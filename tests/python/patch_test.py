@@ -1,7 +1,9 @@
 """tegula.patch(): what a program that was written for PyTorch's DTensor meets. Run by 2 or 4 ranks."""
 import io
 import os
+import shutil
 import unittest
+import warnings
 import weakref
 
 import torch
@@ -18,6 +20,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._utils import ExplicitRedistributionContext, compute_local_shape_and_global_offset
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _StridedShard
 
 MESH = init_device_mesh("cpu", (int(os.environ["TEGULA_WORLD_SIZE"]),))
@@ -97,6 +100,28 @@ class Values(unittest.TestCase):
         self.assertEqual((x.shape, x.stride()), ((4, 8 * RANKS, 8), (8 * RANKS, 1, 32 * RANKS)))
         self.assertEqual(counted.get_total_counts(), 0)
 
+    def test_a_whole_needs_shape_and_stride_and_a_tile_that_is_plain(self):
+        for given in {"shape": (RANKS, 2)}, {"stride": (2, 1)}:
+            with self.assertRaisesRegex(tg.UsageError, "pass both shape and stride"):
+                DTensor.from_local(torch.ones(1, 2), MESH, [Shard(0)], **given)
+        with self.assertRaisesRegex(tg.UsageError, "only accepts torch.Tensor, and this one is distributed"):
+            DTensor.from_local(ones(2, device_mesh=MESH), MESH, [Shard(0)])
+
+    def test_a_tile_of_a_parameter_counts_as_a_parameter(self):
+        x = distribute_tensor(numbers(RANKS, 2), MESH, [Shard(0)])
+        self.assertIsInstance(nn.Parameter(x).to_local(), nn.Parameter)
+        self.assertNotIsInstance(x.to_local(), nn.Parameter)
+
+    def test_a_dtensor_made_of_a_tile_with_gradients_warns_that_these_do_not_come(self):
+        x = distribute_tensor(numbers(RANKS, 2), MESH, [Shard(0)])
+        with self.assertWarnsRegex(UserWarning, "gradients do not reach the local tensor"):
+            DTensor(x.to_local().requires_grad_(), x._spec, requires_grad=False)
+
+    def test_strides_of_its_own_keep_a_tensors_cut(self):
+        x = distribute_tensor(numbers(2 * RANKS, 3), MESH, [Shard(0)])
+        same = x.as_strided(x.size(), x.stride(), x.storage_offset())
+        self.assertEqual((same.placements, same.to_local().tolist()), ((Shard(0),), x.to_local().tolist()))
+
     def test_what_a_functional_collective_gives_is_a_tile_and_other_subclasses_are_not(self):
         from torch.distributed._functional_collectives import all_reduce
         from torch.testing._internal.two_tensor import TwoTensor
@@ -126,6 +151,24 @@ class Files(unittest.TestCase):
             self.assertEqual((state["x"].placements, state["x"].device_mesh, state["x"].requires_grad), ((Shard(0),), MESH, True))
             self.assertEqual(state["x"].full_tensor().tolist(), x.full_tensor().tolist())
 
+    def test_checkpoints_are_written_while_the_program_goes_on(self):
+        import tempfile
+
+        import torch.distributed.checkpoint as dcp
+
+        folder = [tempfile.mkdtemp() if RANK == 0 else None]
+        dist.broadcast_object_list(folder)
+        x = distribute_tensor(numbers(2 * RANKS, 3), MESH, [Shard(0)])
+        written = dcp.async_save({"x": x}, checkpoint_id=folder[0])
+        x.zero_()
+        written.result()
+        found = {"x": distribute_tensor(torch.zeros(2 * RANKS, 3), MESH, [Shard(1)])}
+        dcp.load(found, checkpoint_id=folder[0])
+        self.assertEqual(found["x"].full_tensor().tolist(), numbers(2 * RANKS, 3).tolist())
+        dist.barrier()
+        if RANK == 0:
+            shutil.rmtree(folder[0])
+
     def test_another_ranks_tile_is_refused(self):
         file = io.BytesIO()
         torch.save([distribute_tensor(numbers(RANKS), MESH, [placement]) for placement in (Shard(0), Replicate())], file)
@@ -147,11 +190,31 @@ class Counts(unittest.TestCase):
         self.assertEqual(counted.comm_counts[names.all_gather_into_tensor], 1)
         self.assertEqual(counted.comm_counts[torch.ops.c10d.allreduce_], 1)
         both = counted.comm_module_counts["Global"]
-        self.assertEqual((both["forward"].total(), both["backward"]), (2, {names.reduce_scatter_tensor: 1}))
+        self.assertEqual((sum(both["forward"].values()), both["backward"]), (2, {names.reduce_scatter_tensor: 1}))
         self.assertEqual(counted.get_total_counts(), 3)
 
 
 class Rules(unittest.TestCase):
+    def test_collectives_are_counted_by_module(self):
+        model = nn.Sequential(nn.Linear(4, 2 * RANKS), nn.Linear(2 * RANKS, 4, bias=False))
+        parallelize_module(model, MESH, {"0": ColwiseParallel(), "1": RowwiseParallel()})
+        mode, reduce = CommDebugMode(), torch.ops.c10d_functional.all_reduce
+        with mode:
+            self.assertEqual((mode.get_parameter_info(), mode.comm_module_counts["Global"]["forward"]), ({}, {}))
+            loss = model(numbers(3, 4).requires_grad_()).sum()
+            self.assertEqual(mode.comm_module_counts["Sequential.1"]["forward"][reduce], 1)
+            loss.backward()
+        counts = mode.comm_module_counts
+        for module in "Global", "Sequential", "Sequential.1":
+            self.assertEqual(dict(counts[module]["forward"]), {reduce: 1}, module)
+        self.assertNotIn("forward", [phase for phase, sent in counts.get("Sequential.0", {}).items() if sent])
+        self.assertEqual(dict(counts["Global"]["backward"]), {reduce: 1})  # of the gradient of what was put in
+        self.assertEqual(mode.get_sharding_info()["Sequential.0.weight"], (Shard(0),))
+        self.assertEqual(list(mode.get_parameter_info()), ["Sequential.0", "Sequential.1"])
+        table = mode.generate_comm_debug_tracing_table(noise_level=1)
+        self.assertIn("c10d_functional.all_reduce: 1", table)
+        self.assertIn("(Shard(dim=0),)", table)
+
     def test_a_registered_way_is_taken_that_moves_least(self):
         @torch.library.custom_op("patched::scaled", mutates_args=())
         def scaled(x: torch.Tensor, factors: torch.Tensor, by: float) -> torch.Tensor:
@@ -191,6 +254,14 @@ class Rules(unittest.TestCase):
         x._spec = spec
         self.assertEqual((x.shape, x.placements), ((2 * RANKS, 2), (Shard(0),)))
         self.assertEqual(x.to_local().tolist(), numbers(2, 2).tolist())
+
+    def test_a_compiled_module_with_a_plan_runs_as_it_is(self):
+        model = nn.Sequential(nn.Linear(4, 2 * RANKS), nn.Linear(2 * RANKS, 4))
+        parallelize_module(model, MESH, {"0": ColwiseParallel(), "1": RowwiseParallel()})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = torch.compile(model, backend="eager")(numbers(3, 4))
+        torch.testing.assert_close(found, model(numbers(3, 4)))
 
     def test_names_that_are_not_here_say_so(self):
         with self.assertRaisesRegex(tg.UsageError, "context_parallel is not there under tegula.patch"):
@@ -252,6 +323,26 @@ class FullySharded(unittest.TestCase):
             block.up.weight.mul_(2)
         with self.assertRaisesRegex(tg.UsageError, "written between forward and backward"):
             loss.backward()
+
+    def test_ranks_that_were_seeded_otherwise_keep_each_their_own_part(self):
+        torch.manual_seed(RANK)
+        model = nn.Linear(4, 2 * RANKS)
+        own = model.weight.detach()[2 * RANK:2 * RANK + 2].clone()
+        self.assertEqual(fully_shard(model, mesh=MESH).weight.to_local().tolist(), own.tolist())
+        torch.manual_seed(RANK)
+        replicas = fully_shard(nn.Linear(4, 4), mesh=GRID).weight
+        torch.manual_seed(0)
+        self.assertEqual(replicas.full_tensor().tolist(), nn.Linear(4, 4).weight.tolist())
+
+    def test_collectives_of_the_programs_own_and_meshes_of_more_than_data_are_refused(self):
+        model = fully_shard(nn.Linear(4, 4), mesh=GRID)
+        for refused in model.set_all_reduce_hook, model.set_custom_all_gather, model.set_custom_reduce_scatter:
+            with self.assertRaisesRegex(tg.UsageError, "gradients reduced by Tegula's collectives"):
+                refused(print)
+        with self.assertRaisesRegex(tg.UsageError, "fully_shard takes the mesh of the data alone"):
+            fully_shard(nn.Linear(4, 4), mesh=GRID, dp_mesh_dims="dp")
+        model.set_unshard_in_backward(True)
+        model.reset_iter_state()
 
     def test_checkpointed_blocks_are_computed_again(self):
         from torch.utils.checkpoint import checkpoint

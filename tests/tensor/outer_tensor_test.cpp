@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "tegula/base/error.h"
+#include "tegula/comm/comm_log.h"
 #include "tegula/families/families.h"
 #include "tegula/payload/guards.h"
 #include "tegula/tensor/factories.h"
@@ -673,6 +674,19 @@ TEST(Strides, AsStridedReadsAndWritesTheWhole) {
         return {x, view};
       },
       kNoGradients);
+}
+
+TEST(Strides, AsStridedByTheTensorsOwnStridesKeepsItsCut) {
+  run_ranks(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"x", 2}});
+    const at::Tensor x = distribute_tensor(numbers({4, 6}), mesh, {Shard(0)});
+    const CommLog log(world);
+    const at::Tensor same = x.as_strided(x.sizes(), x.strides(), x.storage_offset());
+    EXPECT_EQ(placements_of(same), (Placements{Shard(0)}));
+    same.mul_(2);
+    EXPECT_TRUE(log.empty());
+    EXPECT_EQ(difference(full_tensor(x), numbers({4, 6}) * 2), "");
+  });
 }
 
 // --- calls that differ in a scalar

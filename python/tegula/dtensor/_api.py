@@ -1,9 +1,11 @@
 """DTensor, and how plain tensors and modules become distributed, in PyTorch's words."""
 
+import warnings
+
 import torch
 import torch.utils._python_dispatch
 
-from .. import _modules, _tegula, _tensors
+from .. import _compilers, _modules, _tegula, _tensors
 from .._tegula import MaskPartial, Partial, Replicate, Shard, UsageError, is_dtensor
 from .._tensor_methods import OfDTensors
 from ._values import our_mesh, our_placements, placements_of_spec, shown_mesh, shown_placements, shown_spec
@@ -38,6 +40,13 @@ def from_local(local_tensor, device_mesh=None, placements=None, *, run_check=Fal
     run_check: send the tiles' sizes around, name the ranks that disagree; without it nothing is sent, and tiles of
     different sizes need `shape` and `stride`.
     """
+    if _is_distributed(local_tensor):
+        raise UsageError("tegula: the local_tensor argument only accepts torch.Tensor, and this one is distributed\n"
+                         f"  tensor  {_tegula.spec(local_tensor)}\n  hint    give its to_local()")
+    if (shape is None) != (stride is None):
+        raise UsageError("tegula: the shape of a whole says nothing without its stride, nor the other way round\n"
+                         f"  shape   {shape}\n  stride  {stride}\n"
+                         "  hint    Please pass both shape and stride at the same time.")
     mesh = our_mesh(device_mesh)
     placements, local_tensor = our_placements(placements, mesh), _plain(local_tensor)
     if shape is None and not run_check:
@@ -54,6 +63,8 @@ def _plain(tensor):
 
     if isinstance(tensor, AsyncCollectiveTensor):
         return tensor.wait()
+    if isinstance(tensor, torch._subclasses.FakeTensor):
+        _compilers.refuse(f"of a tile of {list(tensor.shape)} without data")
     if torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor):
         raise UsageError("tegula: a tile is a plain tensor, and this is a subclass with operators of its own\n"
                          f"  tensor  {type(tensor).__name__}\n  hint    give what it holds")
@@ -72,8 +83,11 @@ def _whole_of_equal_tiles(tile, mesh, placements):
 
 
 def to_local(self, *, grad_placements=None):
-    """This rank's tile; shares memory with the tensor. Differentiable."""
-    return _tensors.to_local(self, _of_gradients(grad_placements, _tegula.mesh(self)))
+    """This rank's tile; shares memory with the tensor. Differentiable. That of a Parameter counts as one."""
+    tile = _tensors.to_local(self, _of_gradients(grad_placements, _tegula.mesh(self)))
+    if type(self) is torch.nn.Parameter:
+        tile._is_param = True
+    return tile
 
 
 def full_tensor(self, *, grad_placements=None):
@@ -136,6 +150,9 @@ class _DTensorType(type):
         return _is_distributed(value)
 
     def __call__(cls, local_tensor, spec, *, requires_grad=False):
+        if local_tensor.requires_grad and not requires_grad:
+            warnings.warn("To construct a DTensor, give local_tensor.detach(), or requires_grad=True: gradients do not "
+                          "reach the local tensor", stacklevel=2)
         return _of_spec(local_tensor.detach(), spec).requires_grad_(requires_grad)
 
 
@@ -183,8 +200,9 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
         placed = [Shard(p.dim + tensor.ndim) if p.is_shard() and p.dim < 0 else p for p in placements]
         if (_tegula.mesh(tensor), list(_tegula.placements(tensor))) == (mesh, placed):
             return tensor
-        raise UsageError("tegula: a tensor is distributed already, and placed otherwise than asked\n"
-                         f"  tensor  {_tegula.spec(tensor)}\n  asked   {placements}\n  hint    use redistribute")
+        other = "placements" if _tegula.mesh(tensor) == mesh else "device mesh"
+        raise UsageError(f"tegula: a tensor is distributed already, and distribute_tensor does not move it to a different {other}\n"
+                         f"  tensor  {_tegula.spec(tensor)}\n  asked   {placements} on {mesh}\n  hint    use redistribute")
     tensor = _plain(tensor)
     source = None if src_data_rank is None else _place_of(src_data_rank, mesh)
     return _tensors.distribute_tensor(tensor, mesh, placements, source)

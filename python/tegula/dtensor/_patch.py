@@ -11,8 +11,10 @@ import importlib
 import multiprocessing.spawn
 import sys
 
+from torch.optim.optimizer import _foreach_supported_types
+
 from . import _api, _random, _ranks, _saved, _values, debug, experimental, fsdp, parallel
-from .. import _tegula, _tensor_methods, dtensor
+from .. import _checkpointable, _tegula, _tensor_methods, dtensor
 
 # Of PyTorch's modules, the names that are ours; and where ours are.
 _OURS = {
@@ -103,8 +105,10 @@ def patch():
     # PyTorch's compiler registers operators with it; our tensors do not ask it.
     _api.DTensor._op_dispatcher = next(theirs for theirs, ours in replacements if ours is _api.DTensor)._op_dispatcher
     _replace(replacements)
+    _foreach_supported_types.append(_api.DTensor)
     _values.speak_pytorch()
     _tensor_methods.save_tiles(_saved.reduced)
+    _checkpointable.stage_copies()
     _make_worlds_with_meshes()
     _patch_started_processes()
     _patched = True

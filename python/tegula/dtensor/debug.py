@@ -4,9 +4,12 @@ import collections
 import contextlib
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.distributed.tensor.debug import _comm_mode as _pytorch
 
+from .. import _tegula
+from .._tegula import is_dtensor
 from .._world import CommLog, is_initialized
+from ._values import shown_mesh, shown_placements
 
 __all__ = ["CommDebugMode"]
 
@@ -21,58 +24,68 @@ def _name_of(kind):
             "scatter": c10d.scatter_}.get(kind, kind)
 
 
-class _OfTorch(TorchDispatchMode):
-    """Lists the collectives that the program itself calls, on plain tensors."""
+class _Modules(_pytorch._CommModeModuleTracker):
+    """PyTorch's notes on the module that runs, and on the placements of parameters.
 
-    def __init__(self, note):
+    before_another: called while the module that has run until now is still the current one.
+    """
+
+    def __init__(self, before_another):
         super().__init__()
-        self.note = note
+        self._before_another = before_another
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        packet = function._overloadpacket
-        space, _, name = packet._qualified_op_name.partition("::")
-        is_collective = not name.startswith("_") and name != "wait_tensor"
-        if is_collective and space in ("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"):
-            self.note(packet if space == "c10d" else getattr(torch.ops.c10d_functional, name, packet))
-        return function(*args, **(kwargs or {}))
+    def _fw_pre_hook(self, mod, input):
+        self._before_another()
+        super()._fw_pre_hook(mod, input)
+        for name, parameter in mod.named_parameters(recurse=False):
+            if is_dtensor(parameter):
+                self.sharding_dict[f"{self.name}.{name}"] = shown_placements(parameter)
+
+    def _fw_set_module_hook(self, mod, input, output):
+        self._before_another()
+        super()._fw_set_module_hook(mod, input, output)
+
+    def _bw_hook(self, mod, output):
+        self._before_another()
+        super()._bw_hook(mod, output)
 
 
-class CommDebugMode:
+class CommDebugMode(_pytorch.CommDebugMode):
     """Counts the collectives of this rank while it is entered, under the names that PyTorch gives them.
 
-    What Tegula sends may be less than what PyTorch sends. tegula.CommLog lists bytes, axes and reasons, too.
+    By module, forward and backward, and in PyTorch's tables, those of distributed tensors as those that the program
+    calls itself. What Tegula sends may be less than what PyTorch sends. tegula.CommLog lists bytes, axes and reasons.
     """
 
     def __init__(self):
-        self._begin()
-
-    def _begin(self):
-        self._log, self._entered = None, None
-        self._of_torch = {"forward": [], "backward": []}
-        self._in_backward = []  # ranges of entries of the log
+        self._log, self._listed, self._entered = None, 0, None
+        super().__init__()
+        self.advanced_module_tracker = _Modules(self._count_what_was_sent)
 
     def __enter__(self):
-        self._begin()
-        self._entered = contextlib.ExitStack()
+        self._log, self._listed, self._entered = None, 0, contextlib.ExitStack()
+        super().__enter__()
         if is_initialized():  # without a world there are no distributed tensors
             self._log = self._entered.enter_context(CommLog())
         self._entered.enter_context(self._backward_noticed())
-        self._entered.enter_context(_OfTorch(lambda name: self._of_torch[self._phase()].append(name)))
         return self
 
     def __exit__(self, *error):
+        self._count_what_was_sent()
         self._entered.__exit__(*error)
+        super().__exit__(*error)
 
     @contextlib.contextmanager
     def _backward_noticed(self):
+        """What is sent before a backward pass begins is of the forward pass, what is sent until it ends is its own."""
         run = torch.autograd._engine_run_backward
 
         def run_backward(*args, **kwargs):
-            begin = len(self._entries())
+            self._count_what_was_sent()
             try:
                 return run(*args, **kwargs)
             finally:
-                self._in_backward.append(range(begin, len(self._entries())))
+                self._count_what_was_sent("backward")
 
         torch.autograd._engine_run_backward = run_backward
         try:
@@ -80,31 +93,53 @@ class CommDebugMode:
         finally:
             torch.autograd._engine_run_backward = run
 
-    def _entries(self):
-        return self._log.entries() if self._log is not None else []
+    def _count_what_was_sent(self, phase=None):
+        """Counts what the log has listed since the last call for the module that runs and those around it."""
+        sent = self._log.entries()[self._listed:] if self._log is not None else []
+        self._listed += len(sent)
+        modules = self.advanced_module_tracker
+        phase = phase or ("backward" if modules.is_bw else "forward")
+        for entry in sent:
+            name = _name_of(entry.kind)
+            self._comm_counts[name] += 1
+            for module in {modules.name, *modules.module_parents_dict[modules.name]}:
+                counts = self._comm_module_counts.setdefault(
+                    module, {"forward": collections.defaultdict(int), "backward": collections.defaultdict(int)})
+                counts[phase][name] += 1
 
-    @staticmethod
-    def _phase():
-        return "forward" if torch._C._current_graph_task_id() == -1 else "backward"
+    # PyTorch's attributes, up to date whenever they are read.
+
+    @property
+    def comm_counts(self):
+        """How many, by operator of torch.ops; those of other kinds by their own name."""
+        self._count_what_was_sent()
+        return self._comm_counts
+
+    @comm_counts.setter
+    def comm_counts(self, counts):
+        self._comm_counts = counts
 
     @property
     def comm_module_counts(self):
-        """{"Global": {"forward": counts, "backward": counts}}; modules are not told apart."""
-        counts = {phase: collections.Counter(names) for phase, names in self._of_torch.items()}
-        for place, entry in enumerate(self._entries()):
-            phase = "backward" if any(place in entries for entries in self._in_backward) else "forward"
-            counts[phase][_name_of(entry.kind)] += 1
-        return {"Global": counts}
+        """{module: {"forward": counts, "backward": counts}}; "Global" has all of them."""
+        self._count_what_was_sent()
+        return self._comm_module_counts
 
-    def get_comm_counts(self):
-        """How many, by operator of torch.ops; those of other kinds by their own name."""
-        both = self.comm_module_counts["Global"]
-        return collections.defaultdict(int, both["forward"] + both["backward"])
+    @comm_module_counts.setter
+    def comm_module_counts(self, counts):
+        self._comm_module_counts = counts
 
-    comm_counts = property(get_comm_counts)
-
-    def get_total_counts(self):
-        return sum(self.get_comm_counts().values())
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Notes the operator, with shapes and placements of distributed tensors among its arguments."""
+        module = self.advanced_module_tracker.name
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        tensors = [value for value in args if isinstance(value, torch.Tensor) and is_dtensor(value)]
+        if tensors:
+            noted = self.comm_module_operation_counts[module]["operations_list"][-1]
+            noted["input_shape"] = [tensor.shape for tensor in tensors]
+            noted["input_sharding"] = [shown_placements(tensor) for tensor in tensors]
+            noted["device_mesh"] = str(shown_mesh(_tegula.mesh(tensors[-1])))
+        return out
 
     def __str__(self):
         return str(self._log)

@@ -16,7 +16,7 @@ from ._unsharded import KeepNames, ParameterGroup
 from ._values import our_mesh, our_placement
 
 __all__ = ["CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",
-           "register_fsdp_forward_method"]
+           "register_fsdp_forward_method", "share_comm_ctx"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,13 +42,17 @@ class CPUOffloadPolicy(OffloadPolicy):
 
 
 def fully_shard(module, *, mesh=None, reshard_after_forward=None, shard_placement_fn=None, mp_policy=None,
-                offload_policy=None, ignored_params=None):
+                offload_policy=None, ignored_params=None, dp_mesh_dims=None):
     """Cuts the module's parameters along dim 0 over the mesh; of two axes the first has replicas. Returns the module.
 
     A module inside that is sharded already keeps its own say. reshard_after_forward=False keeps gathered parameters
     until backward. shard_placement_fn(parameter) says another Shard. A parameter that a plan has cut over another axis
     of the same mesh is cut further.
     """
+    if dp_mesh_dims is not None:
+        raise UsageError("tegula: fully_shard takes the mesh of the data alone\n"
+                         f"  given   dp_mesh_dims={dp_mesh_dims}\n"
+                         '  hint    a plan on mesh["tp"], then fully_shard(module, mesh=mesh["dp"])')
     if isinstance(module, (list, tuple)):
         return [fully_shard(one, mesh=mesh, reshard_after_forward=reshard_after_forward, mp_policy=mp_policy,
                             shard_placement_fn=shard_placement_fn, ignored_params=ignored_params) for one in module]
@@ -90,9 +94,13 @@ def _cut(group, placement_of):
         dim = 0 if placement is None else our_placement(placement).dim
         by_dim.setdefault(dim, []).append(sharded)
         _bring_to_the_mesh_of_both(sharded, group.mesh)
+    # Ranks that were not seeded alike keep each their own part, as in PyTorch; replicas are the first rank's.
+    source = None if group.mesh.ndim == 1 else 0
     for dim, members in sorted(by_dim.items()):
-        standing = [("", str(number), sharded.parameter, "parameter") for number, sharded in enumerate(members)]
         role = [Replicate()] * (group.mesh.ndim - 1) + [Shard(dim)]
+        _tegula.distribute_members([(sharded.parameter, [str(number)], role) for number, sharded in enumerate(members)
+                                    if sharded.planned is None], group.mesh, source)
+        standing = [("", str(number), sharded.parameter, "parameter") for number, sharded in enumerate(members)]
         _tegula.fully_shard_members(standing, group.mesh, [role] * 3, "even", 1, 0, "async", None, False)
 
 
@@ -196,6 +204,46 @@ class FSDPModule:
     def set_modules_to_backward_prefetch(self, modules):
         """Nothing to do: parameters are gathered when backward uses them."""
 
+    def set_reduce_scatter_divide_factor(self, factor):
+        """As set_gradient_divide_factor, which this was called before."""
+        self.set_gradient_divide_factor(factor)
+
+    def set_unshard_in_backward(self, unshard_in_backward):
+        """Nothing to do: backward gathers what it uses."""
+
+    def set_force_sum_reduction_for_comms(self, enable):
+        """Nothing to do: gradients are divided, then added up."""
+
+    def set_post_optim_event(self, event):
+        """Nothing to do: parameters are gathered when they are used."""
+
+    def set_allocate_memory_from_process_group_for_comm(self, enable):
+        """Nothing to do: large results are in memory that ranks share."""
+
+    def set_symm_mem_for_comm(self, backend="NCCL"):
+        """Nothing to do: large results are in memory that ranks share."""
+
+    def set_separate_reduce_scatter_group(self, enable=True, *, recurse=True):
+        """Nothing to do: gradients are reduced asynchronously."""
+
+    def set_reduce_scatter_max_input_buffers(self, max_input_buffers, *, recurse=True):
+        """Nothing to do: each gradient is reduced from where it is."""
+
+    def reset_iter_state(self):
+        """After an error in forward or backward: lets go of what is gathered."""
+        for group in self._fsdp_groups(recurse=True):
+            group.depth = 0
+            group.put_back()
+
+    def set_all_reduce_hook(self, hook, **_):
+        _refuse_own_collectives("set_all_reduce_hook")
+
+    def set_custom_all_gather(self, comm):
+        _refuse_own_collectives("set_custom_all_gather")
+
+    def set_custom_reduce_scatter(self, comm):
+        _refuse_own_collectives("set_custom_reduce_scatter")
+
     def unshard(self, async_op=False):
         """Gathers the module's own parameters now; they stay until reshard() or the end of its forward."""
         self._fsdp_group.gather()
@@ -204,6 +252,15 @@ class FSDPModule:
     def reshard(self):
         """Lets go of what unshard() has gathered."""
         self._fsdp_group.put_back()
+
+
+def _refuse_own_collectives(name):
+    raise UsageError(f"tegula: {name} is not here: parameters are gathered and gradients reduced by Tegula's collectives\n"
+                     "  hint    mp_policy chooses the types that they travel in")
+
+
+def share_comm_ctx(modules):
+    """Nothing to do: there are no streams to share."""
 
 
 def register_fsdp_forward_method(module, method_name):
