@@ -243,7 +243,8 @@ def recorded():
     for info in optim_db:
         attempt(run_optimizer, calls, info)
     seed("more")
-    for name, (args, kwargs) in all_samples().items():
+    for name, sample in all_samples().items():
+        args, kwargs = copied(sample)  # what one of them writes, the others see as it was
         attempt(calls.run, overload_named(name), args, kwargs)
     return calls
 

@@ -31,6 +31,7 @@ def conversions(x):
             "_autocast_to_reduced_precision.default": (x, False, True, torch.half, torch.bfloat16),
             "_to_cpu.default": ([x, x + 1],), "view_copy.dtype": (x, torch.int32),
             "view_copy.dtype_out": (x, torch.int32, {"out": torch.empty(6, 8, dtype=torch.int32)}),
+            "to_dense_backward.default": (x, x + 1), "to_mkldnn_backward.default": (x, x + 1), "_unpack_dual.default": (x, 0),
             "lift.out": (x, {"out": torch.empty(6, 8)}), "to.dtype": (x, torch.float64), "view.dtype": (x, torch.int32)}
 
 
@@ -58,6 +59,13 @@ def products(x, y):
             "_weight_norm_differentiable_backward.default": (x, y, torch.randn(6, 1), torch.rand(6, 1), 0),
             "norm_except_dim.default": (x, 2, 0), "_grouped_mm.default": (torch.randn(4, 8, 16).bfloat16(),
                                                                            torch.randn(4, 16, 32).bfloat16())}
+
+
+def scaled_products():
+    a, b = (torch.randn(32, 64).to(torch.float8_e4m3fn) for _ in range(2))
+    scale = torch.tensor(0.5)
+    return {"_scaled_mm.default": (a, b.t(), scale, scale, {"out_dtype": torch.bfloat16}),
+            "_scaled_mm.out": (a, b.t(), scale, scale, {"out_dtype": torch.bfloat16, "out": torch.zeros(32, 32).bfloat16()})}
 
 
 def linear_algebra():
@@ -246,6 +254,29 @@ def attention():
     return {"_scaled_dot_product_attention_math.default": tuple(heads)}
 
 
+def parts_of_sparse_tensors():
+    """Indices and values, dense, of which libtorch asks whether they may be those of a sparse tensor."""
+    count = 24
+    columns, values = torch.arange(count).roll(5), torch.randn(count)
+    rows, blocks = torch.arange(count + 1), torch.randn(count, 2, 2)
+    parts, size = (rows, columns, values), [count, count]
+    return {"_validate_sparse_coo_tensor_args.default": (torch.stack([columns, columns]), values, size),
+            "_validate_sparse_compressed_tensor_args.default": (*parts, size, torch.sparse_csr),
+            **{f"_validate_sparse_{name}_tensor_args.default": (*parts, size) for name in ("csr", "csc")},
+            **{f"_validate_sparse_{name}_tensor_args.default": (rows, columns, blocks, [2 * count, 2 * count])
+               for name in ("bsr", "bsc")}}
+
+
+def sobol_sequences():
+    dims = 12
+    state = torch.zeros(dims, 30, dtype=LONG)
+    torch._sobol_engine_initialize_state_(state, dims)
+    quasi = torch.randint(2**30, (dims,))
+    return {"_sobol_engine_initialize_state_.default": (torch.zeros(dims, 30, dtype=LONG), dims),
+            "_sobol_engine_draw.default": (quasi, 4, state, dims, 0, FLOAT), "_sobol_engine_ff_.default": (quasi, 4, state, dims, 0),
+            "_sobol_engine_scramble_.default": (state, torch.randint(2, (dims, 30, 30)).tril(), dims)}
+
+
 def sequences_of_numbers():
     """What a factory writes to a tensor that is there."""
     def into(*shape, dtype=FLOAT):
@@ -266,9 +297,10 @@ def sequences_of_numbers():
 def all_samples():
     """{overload: (args, kwargs)}"""
     x, y, image = torch.randn(6, 8), torch.randn(6, 8), torch.randn(2, 4, 6, 8)
-    groups = (questions(x, y), conversions(x), views(x, image), products(x, y), linear_algebra(), reductions(x),
+    groups = (questions(x, y), conversions(x), views(x, image), products(x, y), scaled_products(), linear_algebra(), reductions(x),
               special_functions(x, y), losses(x, y, image), random_numbers(x, y, image), norms(x, y, image), images(image), quantizations(x),
-              lookups(x, y), lists(x, y), recurrent_layers(x, y), attention(), sequences_of_numbers())
+              lookups(x, y), lists(x, y), recurrent_layers(x, y), attention(), parts_of_sparse_tensors(), sobol_sequences(),
+              sequences_of_numbers())
     return {f"aten.{name}": split(arguments) for group in groups for name, arguments in group.items()}
 
 
