@@ -1,7 +1,6 @@
 #include "tegula/dispatch/plain_form.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/enum_tag.h>
 
 #include <algorithm>
 
@@ -79,7 +78,7 @@ Recipe by_plain_form(const Call& call) {
   }
   const std::optional<c10::OperatorHandle> op =
       c10::Dispatcher::singleton().findSchema(operator_name_of(facts.rule));
-  if (!op || !takes_the_same(*op, call) || op->hasTag(at::Tag::dynamic_output_shape) ||
+  if (!op || !takes_the_same(*op, call) ||
       op->schema().returns().size() != facts.return_is.size()) {
     return nullptr;
   }

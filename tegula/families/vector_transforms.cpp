@@ -9,46 +9,11 @@
 #include <cmath>
 #include <numbers>
 
+#include "tegula/families/recut.h"
 #include "tegula/families/totals.h"
-#include "tegula/gradient/differentiable.h"
 
 namespace tegula::inner::families {
 namespace {
-
-// The only axis that cuts the vector.
-std::optional<std::size_t> axis_of_cut(const DTensorSpec& vector) {
-  const std::vector<CutAxis>& axes = vector.dim_cuts()[0].axes();
-  return axes.size() == 1 ? std::optional(axes[0].axis) : std::nullopt;
-}
-
-at::Tensor placed(const at::Tensor& x, const Placements& placements) {
-  const DTensorSpec& spec = payload_in(x)->spec();
-  const TensorMeta meta(spec.shape(), spec.meta().dtype());
-  return move_to(x, DTensorSpec(spec.mesh(), placements, meta), CallMode::Sync, {});
-}
-
-at::Tensor cut_along(const at::Tensor& matrix, std::int64_t dim) {
-  Placements placements = payload_in(matrix)->spec().placements();
-  for (Placement& placement : placements) {
-    if (as_shard(placement)) placement = Shard(dim);
-  }
-  return placed(matrix, placements);
-}
-
-// The vector, each rank with some of its `count` runs of equal lengths.
-at::Tensor cut_into_runs(const at::Tensor& vector, std::int64_t count) {
-  const DTensorSpec& spec = payload_in(vector)->spec();
-  const std::size_t axis = *axis_of_cut(spec);
-  const std::int64_t ranks = spec.mesh().axes()[axis].size;
-  const std::int64_t length = vector.size(0) / count;
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    sizes.push_back(length * (count / ranks + (rank < count % ranks ? 1 : 0)));
-  }
-  Placements placements = spec.placements();
-  placements[axis] = Shard(0, Cut::ragged(sizes));
-  return placed(vector, placements);
-}
 
 double sign_of(Direction direction) { return direction == Direction::Forward ? -1 : 1; }
 
@@ -97,11 +62,9 @@ at::Tensor mirrored(const at::Tensor& vector) {
 }  // namespace
 
 std::optional<MatrixShape> shape_for_transform(const at::Tensor& vector, std::int64_t elements) {
-  if (vector.dim() != 1 || !has_tile(vector) || elements < 1) return std::nullopt;
-  const Payload& payload = *payload_in(vector);
-  const std::optional<std::size_t> axis = axis_of_cut(payload.spec());
-  if (!axis) return std::nullopt;
-  const std::int64_t ranks = payload.spec().mesh().axes()[*axis].size;
+  const std::optional<std::size_t> axis = only_axis_along(vector, 0);
+  if (vector.dim() != 1 || !axis || elements < 1) return std::nullopt;
+  const std::int64_t ranks = payload_in(vector)->spec().mesh().axes()[*axis].size;
   std::optional<MatrixShape> found;
   for (std::int64_t rows = ranks; rows * rows <= elements; ++rows) {
     if (elements % rows != 0) continue;
@@ -113,13 +76,13 @@ std::optional<MatrixShape> shape_for_transform(const at::Tensor& vector, std::in
 }
 
 at::Tensor transformed_vector(const at::Tensor& complex, MatrixShape shape, Direction direction) {
-  const at::Tensor runs = dense_copy(cut_into_runs(complex, shape.rows));
+  const at::Tensor runs = dense_copy(cut_by_units(complex, 0, shape.columns));
   return transformed_matrix(runs.view({shape.rows, shape.columns}), direction);
 }
 
 at::Tensor transformed_reals(const at::Tensor& reals, MatrixShape shape) {
   const std::int64_t n = reals.size(0);
-  const at::Tensor runs = dense_copy(cut_into_runs(reals, shape.rows));
+  const at::Tensor runs = dense_copy(cut_by_units(reals, 0, 2 * shape.columns));
   const at::Tensor pairs = at::view_as_complex(runs.view({shape.rows, shape.columns, 2}));
   const at::Tensor once = transformed_matrix(pairs, Direction::Forward);
   const at::Tensor around = at::cat({once, once.narrow(0, 0, 1)});

@@ -39,10 +39,11 @@ bool is_view(const OperatorHandle& op) {
   return !arguments.empty() && arguments[0].alias_info() && !arguments[0].alias_info()->isWrite();
 }
 
-// Not of strides, which mean nothing in tiles, nor of what autograd makes for itself.
+// Not of strides, which mean nothing in tiles, nor of what autograd makes for itself; windows that
+// overlap have another way (unfolds.cpp).
 bool can_be_copied(const OperatorHandle& view) {
   static const std::set<std::string> others = {"aten::as_strided", "aten::_fw_primal",
-                                               "aten::_make_dual"};
+                                               "aten::_make_dual", "aten::unfold"};
   return is_view(view) && !others.contains(view.operator_name().name);
 }
 
@@ -65,9 +66,34 @@ Recipe copy_of_view(const Call& call) {
   };
 }
 
+// ... into tensors of their shapes.
+Recipe copies_of_views_into(const Call& call) {
+  const OperatorHandle view = *view_of_copy(call.op());
+  const c10::IValue views = viewed(view, call.arguments());
+  const c10::ArrayRef<c10::IValue> outs = call.arguments().back().toListRef();
+  if (views.toListRef().size() != outs.size()) return nullptr;
+  for (std::size_t k = 0; k < outs.size(); ++k) {
+    const at::Tensor& out = outs[k].toTensor();
+    const at::Tensor& one = views.toListRef()[k].toTensor();
+    const bool fits = payload_in(out) && out.sizes() == one.sizes() &&
+                      out.scalar_type() == one.scalar_type();
+    if (!fits) return nullptr;
+  }
+  return [view](Arguments arguments) -> Values {
+    const c10::IValue from = viewed(view, arguments);
+    const c10::ArrayRef<c10::IValue> into = arguments.back().toListRef();
+    for (std::size_t k = 0; k < into.size(); ++k) {
+      into[k].toTensor().copy_(from.toListRef()[k].toTensor());
+    }
+    return {};
+  };
+}
+
 // ... into a tensor of its shape.
 Recipe copy_of_view_into(const Call& call) {
-  if (!call.tensors().front().payload || !call.arguments().back().isTensor()) return nullptr;
+  if (!call.tensors().front().payload) return nullptr;
+  if (call.arguments().back().isTensorList()) return copies_of_views_into(call);
+  if (!call.arguments().back().isTensor()) return nullptr;
   const OperatorHandle view = *view_of_copy(call.op());
   const at::Tensor out = call.arguments().back().toTensor();
   const at::Tensor shape = viewed(view, call.arguments()).toTensor();
