@@ -241,7 +241,9 @@ DTensorSpec sliced_as(const std::vector<at::Tensor>& channels, const DTensorSpec
 Values run(const BatchNorm& norm) {
   const PayloadPtr payload = payload_of(norm.input);
   const DTensorSpec image = with_reductions_done(payload->spec());
-  const ImagePlace place(sliced_as({norm.running_mean, norm.running_var}, image), payload->world());
+  const ImagePlace place(
+      norm.is_training ? image : sliced_as({norm.running_mean, norm.running_var}, image),
+      payload->world());
   const ImagePlace results(sliced_as({norm.weight, norm.bias}, place.image()), payload->world());
   const at::ScalarType type = statistics_type(norm.input.scalar_type());
   at::Tensor tile, mean, variance, output;

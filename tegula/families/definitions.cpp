@@ -222,7 +222,7 @@ Recipe make_index_select_backward(const Call& call) {
     sizes[static_cast<std::size_t>(dim)] = index.size(0);
     return index.view(sizes).expand_as(like);
   };
-  if (!is_spread(grad) || grad.size(dim) != tensor_at(a, 3).size(0)) return nullptr;
+  if (grad.size(dim) != tensor_at(a, 3).size(0)) return nullptr;
   if (!can_be_added(call, grad, expanded(tensor_at(a, 3), grad), dim, shape)) return nullptr;
   return [dim, shape, expanded](Arguments given) -> Values {
     const at::Tensor& values = tensor_at(given, 0);
@@ -298,9 +298,7 @@ Recipe make_block_diag(const Call& call) {
 // (sequences, batch_first, padding_value, padding_side)
 Recipe make_pad_sequence(const Call& call) {
   const Arguments a = call.arguments();
-  if (!has_tiles(call) || !is_any_spread(call) || StrictMode::is_on() || !are_of_one_type(a[0])) {
-    return nullptr;
-  }
+  if (!has_tiles(call) || StrictMode::is_on() || !are_of_one_type(a[0])) return nullptr;
   const at::IntArrayRef first = a[0].toListRef()[0].toTensor().sizes();
   for (const TensorPlace& place : call.tensors()) {
     const at::Tensor& one = place.tensor;
@@ -317,6 +315,28 @@ Recipe make_pad_sequence(const Call& call) {
       one = at::constant_pad_nd(one, pads, given[2].toDouble());
     }
     return {at::stack(all, given[1].toBool() ? 0 : 1)};
+  };
+}
+
+// Of all elements in order ------------------------------------------------------------------------
+
+// The elements as a vector that is cut where the first dim is.
+at::Tensor flattened(const at::Tensor& x) {
+  return dense_copy(is_cut(x, 0) ? x : cut_along(x, 0)).view({-1});
+}
+
+// Whether they become one: another dim than the first is cut, alone.
+bool is_cut_inside(const at::Tensor& x) {
+  const std::optional<std::int64_t> dim = only_cut_dim(x);
+  return dim && *dim > 0 && x.size(0) > 1 && !StrictMode::is_on();
+}
+
+// (self, indices, dim), no dim
+Recipe make_take_along(const Call& call) {
+  const Arguments a = call.arguments();
+  if (!a[2].isNone() || !is_cut_inside(tensor_at(a, 0))) return nullptr;
+  return [](Arguments given) -> Values {
+    return {at::take_along_dim(flattened(tensor_at(given, 0)), tensor_at(given, 1).reshape({-1}), 0)};
   };
 }
 
@@ -375,14 +395,55 @@ Recipe make_diagonal_backward(const Call& call) {
 Recipe make_diagflat(const Call& call) {
   const at::Tensor& self = tensor_at(call.arguments(), 0);
   const std::optional<std::int64_t> dim = only_cut_dim(self);
-  if (!dim || *dim == 0 || self.size(0) < 2 || StrictMode::is_on()) return nullptr;
+  if (!dim || self.size(0) < 2 || (*dim != 0 && StrictMode::is_on())) return nullptr;
   return [](Arguments a) -> Values {
-    const at::Tensor vector = dense_copy(cut_along(tensor_at(a, 0), 0)).reshape({-1});
-    return {at::diag_embed(vector, a[1].toInt())};
+    return {at::diag_embed(flattened(tensor_at(a, 0)), a[1].toInt())};
   };
 }
 
 // Others ------------------------------------------------------------------------------------------
+
+// (input, weight, bias, running_mean, running_var, use_input_stats, ...): libtorch repeats weights
+// for each image; those that are cut meet what is normalized instead.
+Recipe make_instance_norm(const Call& call) {
+  const Arguments a = call.arguments();
+  const at::Tensor& input = tensor_at(a, 0);
+  const bool has_weights = is_given(a[1]) || is_given(a[2]);
+  if (!has_weights || is_given(a[3]) || is_given(a[4]) || !a[5].toBool() || input.dim() < 3 ||
+      !is_computed_as_it_is(input)) {
+    return nullptr;
+  }
+  bool is_cut_alone = false;
+  for (const std::size_t k : {std::size_t{1}, std::size_t{2}}) {
+    if (!is_given(a[k])) continue;
+    if (tensor_at(a, k).scalar_type() != input.scalar_type()) return nullptr;
+    is_cut_alone = is_cut_alone || (is_spread(tensor_at(a, k)) && !is_cut(input, 1));
+  }
+  if (!is_cut_alone) return nullptr;
+  return [](Arguments given) -> Values {
+    const at::Tensor& x = tensor_at(given, 0);
+    Sizes shape(static_cast<std::size_t>(x.dim()), 1);
+    shape[1] = x.size(1);
+    at::Tensor result = at::instance_norm(x, {}, {}, {}, {}, true, given[6].toDouble(),
+                                          given[7].toDouble(), given[8].toBool());
+    if (is_given(given[1])) result = result * tensor_at(given, 1).view(shape);
+    return {is_given(given[2]) ? result + tensor_at(given, 2).view(shape) : result};
+  };
+}
+
+// (self, q, dim, keepdim, interpolation) where q is one number
+template <at::Tensor (*quantile)(const at::Tensor&, double, std::optional<std::int64_t>, bool,
+                                 c10::string_view)>
+Recipe make_quantile(const Call& call) {
+  const Arguments a = call.arguments();
+  const at::Tensor& q = tensor_at(a, 1);
+  if (q.dim() != 0 || !is_spread(tensor_at(a, 0)) || q.requires_grad()) return nullptr;
+  return [](Arguments given) -> Values {
+    const auto dim = given[2].isNone() ? std::nullopt : std::optional(given[2].toInt());
+    return {quantile(tensor_at(given, 0), whole_of(tensor_at(given, 1)).item().toDouble(), dim,
+                     given[3].toBool(), given[4].toStringView())};
+  };
+}
 
 // (grad, self)
 Recipe make_gelu_backward(const Call& call) {
@@ -402,7 +463,7 @@ Recipe make_vander(const Call& call) {
   const Arguments a = call.arguments();
   const at::Tensor& x = tensor_at(a, 0);
   const std::int64_t columns = a[1].isNone() ? x.numel() : a[1].toInt();
-  if (x.dim() != 1 || !is_spread(x) || !is_floating(x) || columns < 2) return nullptr;
+  if (x.dim() != 1 || !payload_in(x) || !is_floating(x) || columns < 2) return nullptr;
   return [columns](Arguments given) -> Values {
     const at::Tensor powers = at::linalg_vander(tensor_at(given, 0), columns);
     return {given[2].toBool() ? powers : at::flip(powers, {1})};
@@ -418,7 +479,8 @@ Recipe make_lift(const Call& call) {
 // (self, the_template, memory_format) of one shape
 Recipe make_resize_as(const Call& call) {
   const Arguments a = call.arguments();
-  if (!is_spread(tensor_at(a, 0)) || tensor_at(a, 0).sizes() != tensor_at(a, 1).sizes() ||
+  if (!is_any_spread(call) || !payload_in(tensor_at(a, 0)) ||
+      tensor_at(a, 0).sizes() != tensor_at(a, 1).sizes() ||
       !a[2].isNone() || !tensor_at(a, 0).is_contiguous()) {
     return nullptr;
   }
@@ -463,7 +525,11 @@ const RecipeTable& definition_recipes() {
       {"diagflat", make_diagflat},
       {"diagonal_backward", make_diagonal_backward},
       {"infinitely_differentiable_gelu_backward", make_gelu_backward},
+      {"instance_norm", make_instance_norm},
+      {"take_along_dim", make_take_along},
       {"vander", make_vander},
+      {"quantile", make_quantile<at::quantile>},
+      {"nanquantile", make_quantile<at::nanquantile>},
       {"lift", make_lift},
       {"resize_as", make_resize_as},
       {"is_pinned", make_is_pinned},

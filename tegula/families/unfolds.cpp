@@ -183,26 +183,33 @@ Recipe make_stft(const Call& call) {
   const at::Tensor& self = tensor_at(a, 0);
   const std::int64_t n = a[1].toInt();
   const bool is_signal = self.dim() == 1 || self.dim() == 2;
-  if (!is_signal || !is_spread(self) || !at::isFloatingType(self.scalar_type())) return nullptr;
+  if (!is_signal || !is_spread(self) || !is_floating(self)) return nullptr;
   if (n < 1 || number_at(a[2], n / 4) < 1 || number_at(a[3], n) != n) return nullptr;
   const bool has_window = a[4].isTensor() && a[4].toTensor().defined();
   if (has_window && (a[4].toTensor().is_complex() || a[4].toTensor().numel() != n)) return nullptr;
   const bool pads = form.center != 0 && a[form.center].toBool();
   const std::int64_t length = self.size(-1) + (pads ? n / 2 * 2 : 0);
   if (length < n || (pads && self.size(-1) <= n / 2)) return nullptr;
+  const c10::IValue& is_half = a[form.normalized + 1];
+  if (self.is_complex() && !is_half.isNone() && is_half.toBool()) return nullptr;
   const c10::IValue& as_complex = a[form.normalized + 2];
   const c10::IValue& align = a[form.normalized + 3];
-  if (as_complex.isNone() || (!align.isNone() && align.toBool())) return nullptr;
+  const bool says_what = !as_complex.isNone() || self.is_complex();
+  if (!says_what || (!align.isNone() && align.toBool())) return nullptr;
   return [pads, n](Arguments given) -> Values {
     at::Tensor x = tensor_at(given, 0);
     if (pads) x = padded(x, n / 2, given[form.center + 1].toStringView());
     at::Tensor frames = at::unfold_copy(x, -1, n, number_at(given[2], n / 4));
     if (given[4].isTensor() && given[4].toTensor().defined()) frames = frames * given[4].toTensor();
-    const bool is_half = given[form.normalized + 1].isNone() || given[form.normalized + 1].toBool();
+    const c10::IValue& half = given[form.normalized + 1];
+    const c10::IValue& complex = given[form.normalized + 2];
     const std::int64_t scale = given[form.normalized].toBool() ? 1 : 0;
-    const at::Tensor result =
-        at::_fft_r2c(frames, {frames.dim() - 1}, scale, is_half).transpose(-1, -2);
-    return {given[form.normalized + 2].toBool() ? result : at::view_as_real(result)};
+    const std::int64_t last = frames.dim() - 1;
+    const at::Tensor numbers =
+        frames.is_complex() ? at::_fft_c2c(frames, {last}, scale, /*forward=*/true)
+                            : at::_fft_r2c(frames, {last}, scale, half.isNone() || half.toBool());
+    const at::Tensor result = numbers.transpose(-1, -2);
+    return {complex.isNone() || complex.toBool() ? result : at::view_as_real(result)};
   };
 }
 

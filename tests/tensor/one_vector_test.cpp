@@ -21,11 +21,41 @@ void PrintTo(const CutOp& one, std::ostream* out) { *out << one.name; }
 
 class CutVectors : public testing::TestWithParam<CutOp> {};
 
+// The first input is a vector that is cut evenly, or in given sizes, some of them 0; on two axes by
+// one of them or both, or with a sum owed. Others are replicated.
+std::vector<Way> vector_ways(const DeviceMesh& mesh, const Tensors& inputs) {
+  const std::int64_t size = inputs.front().size(0);
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(mesh.axes()[0].size), 0);
+  sizes.front() = size / 3;
+  sizes.back() += size - sizes.front();
+  std::vector<std::int64_t> all_of_one(sizes.size(), 0);
+  all_of_one.back() = size;
+  const Placement even = Shard(0), ragged = Shard(0, Cut::ragged(sizes));
+  const Placement one = Shard(0, Cut::ragged(all_of_one));
+  std::vector<Placements> placements{{even}, {ragged}, {one}};
+  if (mesh.ndim() == 2) {
+    placements = {{even, even},     {ragged, Replicate()}, {Replicate(), even},
+                  {Partial(), even}, {one, Replicate()}};
+  }
+  std::vector<Way> ways;
+  for (const Placements& first : placements) {
+    ways.emplace_back(inputs.size(), Placements(mesh.ndim(), Replicate()));
+    ways.back().front() = first;
+  }
+  return ways;
+}
+
 TEST_P(CutVectors, AreAsPlain) {
   const CutOp& one = GetParam();
   Tensors inputs;
   for (const auto& shape : one.inputs) inputs.push_back(leaf(shape, inputs.size() + 1));
-  expect_as_plain_of_images(inputs, one.op, 0);
+  if (inputs.front().dim() == 1) {
+    AsPlain options;
+    options.ways = vector_ways;
+    expect_as_plain(inputs, one.op, options);
+  } else {
+    expect_as_plain_of_images(inputs, one.op, 0);
+  }
   expect_as_plain(inputs, one.op);
 }
 
@@ -145,7 +175,21 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Tensors& x) -> Tensors { return {at::roll(x[0], {5})}; }},
         CutOp{"vander",
               {{6}},
-              [](const Tensors& x) -> Tensors { return {at::vander(x[0], 4), at::vander(x[0], 3, true)}; }},
+              [](const Tensors& x) -> Tensors { return {at::vander(x[0].detach(), 4)}; }},
+        CutOp{"take_along_dim",
+              {{5, 4}, {3}},
+              [](const Tensors& x) -> Tensors {
+                const at::Tensor places = (x[1].detach().abs() * 100).to(at::kLong).remainder(20);
+                return {at::take_along_dim(x[0], places)};
+              }},
+        CutOp{"instance_norm",
+              {{2, 6, 5}, {6}, {6}},
+              [](const Tensors& x) -> Tensors {
+                return {at::instance_norm(x[0], x[1], x[2], {}, {}, true, 0.1, 1e-5, false)};
+              }},
+        CutOp{"layer_norm",
+              {{2, 3, 6}, {6}, {6}},
+              [](const Tensors& x) -> Tensors { return {at::layer_norm(x[0], {6}, x[1], x[2])}; }},
         CutOp{"batch_norm",
               {{4, 6, 3}, {6}, {6}},
               [](const Tensors& x) -> Tensors {
