@@ -232,7 +232,8 @@ DTensorSpec sliced_as(const std::vector<at::Tensor>& channels, const DTensorSpec
     }
     if (!is_sliced) continue;
     order.push_back(std::move(entry));
-    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.dim < b.dim; });
+    std::sort(order.begin(), order.end(),
+              [](const auto& a, const auto& b) { return a.dim < b.dim; });
     return {image.mesh(), placements, order, image.meta()};
   }
   return image;

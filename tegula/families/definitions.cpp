@@ -1,20 +1,19 @@
 // Ops by what they are defined to be, of other ops, where those know what to send if a dim is cut.
 // libtorch's own kernels make a new tensor, which would be replicated, or look at memory.
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <numbers>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/families/call_tensors.h"
 #include "tegula/families/operand_tiles.h"
 #include "tegula/families/recipes.h"
 #include "tegula/families/recut.h"
 #include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
 #include "tegula/payload/guards.h"
-#include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 
 namespace tegula::inner::families {
@@ -23,28 +22,6 @@ namespace {
 using Sizes = std::vector<std::int64_t>;
 
 at::Tensor dense_copy(const at::Tensor& x) { return x.clone(at::MemoryFormat::Contiguous); }
-
-bool is_any_spread(const Call& call) {
-  return std::any_of(call.tensors().begin(), call.tensors().end(), [](const TensorPlace& place) {
-    return place.payload && is_spread(place.tensor);
-  });
-}
-
-bool has_tiles(const Call& call) {
-  return call.coordinate() &&
-         std::all_of(call.tensors().begin(), call.tensors().end(), [&](const TensorPlace& place) {
-           return !place.tensor.defined() || !place.payload ||
-                  (has_tile(place.tensor) && place.payload->spec().mesh() == call.mesh());
-         });
-}
-
-// Whether autograd follows the call: then only ops that it can follow may be used, not tiles.
-bool is_followed(const Call& call) {
-  return at::GradMode::is_enabled() &&
-         std::any_of(call.tensors().begin(), call.tensors().end(), [](const TensorPlace& place) {
-           return place.tensor.defined() && place.tensor.requires_grad();
-         });
-}
 
 // Pixels ------------------------------------------------------------------------------------------
 
@@ -158,108 +135,6 @@ Recipe make_glu_backward(const Call& call) {
   };
 }
 
-// What libtorch adds to new zeros -----------------------------------------------------------------
-
-// Zeros of a shape with `values` added at `index` along the dim; index and values have one shape.
-// What is cut along the dim owes a sum: every rank adds what it has.
-at::Tensor added_to_zeros(const at::Tensor& values, const at::Tensor& index, std::int64_t dim,
-                          const Sizes& shape) {
-  const bool values_lead = is_spread(values);
-  const Payload& leading = *payload_in(values_lead ? values : index);
-  const DTensorSpec from = with_reductions_done(leading.spec());
-  const auto tile_of = [&](const at::Tensor& one) {
-    const TensorMeta meta(one.sizes().vec(), dtype_of(one.scalar_type()));
-    return tile_at(one, from.with_meta(meta), leading.world());
-  };
-  const DTensorSpec whole = with_dim_whole(from, dim);
-  Placements placements = whole.placements();
-  for (const CutAxis& axis : from.dim_cuts()[static_cast<std::size_t>(dim)].axes()) {
-    placements[axis.axis] = Partial(ReduceOp::Sum);
-  }
-  const DTensorSpec to(whole.mesh(), placements, whole.shard_order(),
-                       TensorMeta(shape, dtype_of(values.scalar_type())));
-  const at::Tensor places = tile_of(index);
-  const at::Tensor zeros = at::zeros(local_shape(to, *leading.coordinate()),
-                                     at::TensorOptions(values.scalar_type()));
-  return outer_tensor(zeros.scatter_add_(dim, places, tile_of(values)), to, leading.world());
-}
-
-bool can_be_added(const Call& call, const at::Tensor& values, const at::Tensor& index,
-                  std::int64_t dim, const Sizes& shape) {
-  if (is_followed(call) || !has_tiles(call) || values.dim() == 0) return false;
-  if (values.sizes() != index.sizes()) return false;
-  if (!is_spread(values) && !is_spread(index)) return false;
-  for (std::int64_t k = 0; k < values.dim(); ++k) {
-    if (k != dim && shape[static_cast<std::size_t>(k)] != values.size(k)) return false;
-  }
-  return shape.size() == values.sizes().size();
-}
-
-template <std::size_t dim_at, std::size_t index_at>
-Recipe make_scattered(const Call& call) {
-  const Arguments a = call.arguments();
-  const bool is_sparse = index_at == 3 && a.back().toBool();
-  const at::Tensor& self = tensor_at(a, 1);
-  const at::Tensor& index = tensor_at(a, index_at);
-  if (is_sparse || self.dim() == 0) return nullptr;
-  const std::int64_t dim = at::maybe_wrap_dim(a[dim_at].toInt(), self.dim());
-  const Sizes shape = self.sizes().vec();
-  if (!can_be_added(call, tensor_at(a, 0), index, dim, shape)) return nullptr;
-  return [dim, shape](Arguments given) -> Values {
-    return {added_to_zeros(tensor_at(given, 0), tensor_at(given, index_at), dim, shape)};
-  };
-}
-
-// (grad, input_sizes, dim, index)
-Recipe make_index_select_backward(const Call& call) {
-  const Arguments a = call.arguments();
-  const at::Tensor& grad = tensor_at(a, 0);
-  const Sizes shape = a[1].toIntVector();
-  if (grad.dim() == 0 || tensor_at(a, 3).dim() != 1) return nullptr;
-  const std::int64_t dim = at::maybe_wrap_dim(a[2].toInt(), grad.dim());
-  const auto expanded = [dim](const at::Tensor& index, const at::Tensor& like) {
-    Sizes sizes(static_cast<std::size_t>(like.dim()), 1);
-    sizes[static_cast<std::size_t>(dim)] = index.size(0);
-    return index.view(sizes).expand_as(like);
-  };
-  if (grad.size(dim) != tensor_at(a, 3).size(0)) return nullptr;
-  if (!can_be_added(call, grad, expanded(tensor_at(a, 3), grad), dim, shape)) return nullptr;
-  return [dim, shape, expanded](Arguments given) -> Values {
-    const at::Tensor& values = tensor_at(given, 0);
-    return {added_to_zeros(values, dense_copy(expanded(tensor_at(given, 3), values)), dim, shape)};
-  };
-}
-
-// (grad, input, mask)
-Recipe make_masked_select_backward(const Call& call) {
-  const Arguments a = call.arguments();
-  const at::Tensor& input = tensor_at(a, 1);
-  if (!has_tiles(call) || !is_any_spread(call) || input.dim() == 0 || input.size(0) < 2 ||
-      input.sizes() != tensor_at(a, 2).sizes() || StrictMode::is_on() ||
-      input.scalar_type() != tensor_at(a, 0).scalar_type()) {
-    return nullptr;
-  }
-  const at::Tensor* spread = nullptr;
-  for (std::size_t k = 0; k < 3; ++k) {
-    if (!payload_in(tensor_at(a, k))) return nullptr;
-    if (is_spread(tensor_at(a, k)) && only_cut_dim(tensor_at(a, k))) spread = &tensor_at(a, k);
-  }
-  if (!spread) return nullptr;
-  Placements placements = payload_in(*spread)->spec().placements();
-  for (Placement& placement : placements) {
-    placement = as_shard(placement) ? Placement(Shard(0)) : Placement(Replicate());
-  }
-  const TensorMeta meta(input.sizes().vec(), dtype_of(input.scalar_type()));
-  return [zeros = DTensorSpec(call.mesh(), placements, meta), world = call.world()](
-             Arguments given) -> Values {
-    const Coordinate at = *zeros.mesh().coordinate_of(world.rank());
-    const at::Tensor tile =
-        at::zeros(local_shape(zeros, at), at::TensorOptions(scalar_type_of(zeros.meta().dtype())));
-    return {at::masked_scatter(outer_tensor(tile, zeros, world), tensor_at(given, 2),
-                               tensor_at(given, 0))};
-  };
-}
-
 // Joins -------------------------------------------------------------------------------------------
 
 bool are_of_one_type(const c10::IValue& list) {
@@ -336,7 +211,8 @@ Recipe make_take_along(const Call& call) {
   const Arguments a = call.arguments();
   if (!a[2].isNone() || !is_cut_inside(tensor_at(a, 0))) return nullptr;
   return [](Arguments given) -> Values {
-    return {at::take_along_dim(flattened(tensor_at(given, 0)), tensor_at(given, 1).reshape({-1}), 0)};
+    return {
+        at::take_along_dim(flattened(tensor_at(given, 0)), tensor_at(given, 1).reshape({-1}), 0)};
   };
 }
 
@@ -368,8 +244,8 @@ bool is_cut_vector(const at::Tensor& x) {
 // (self, offset, dim1, dim2)
 Recipe make_diag_embed(const Call& call) {
   const Arguments a = call.arguments();
-  const bool is_matrix = at::maybe_wrap_dim(a[2].toInt(), 2) == 0 &&
-                         at::maybe_wrap_dim(a[3].toInt(), 2) == 1;
+  const bool is_matrix =
+      at::maybe_wrap_dim(a[2].toInt(), 2) == 0 && at::maybe_wrap_dim(a[3].toInt(), 2) == 1;
   if (!is_cut_vector(tensor_at(a, 0)) || !is_matrix) return nullptr;
   return [](Arguments given) -> Values {
     const std::int64_t above = given[1].toInt();
@@ -383,8 +259,8 @@ Recipe make_diagonal_backward(const Call& call) {
   const Arguments a = call.arguments();
   const Sizes shape = a[1].toIntVector();
   if (!is_cut_vector(tensor_at(a, 0)) || shape.size() != 2) return nullptr;
-  const bool is_matrix = at::maybe_wrap_dim(a[3].toInt(), 2) == 0 &&
-                         at::maybe_wrap_dim(a[4].toInt(), 2) == 1;
+  const bool is_matrix =
+      at::maybe_wrap_dim(a[3].toInt(), 2) == 0 && at::maybe_wrap_dim(a[4].toInt(), 2) == 1;
   if (!is_matrix) return nullptr;
   return [shape](Arguments given) -> Values {
     return {with_diagonal(tensor_at(given, 0), shape[0], shape[1], given[2].toInt())};
@@ -480,8 +356,8 @@ Recipe make_lift(const Call& call) {
 Recipe make_resize_as(const Call& call) {
   const Arguments a = call.arguments();
   if (!is_any_spread(call) || !payload_in(tensor_at(a, 0)) ||
-      tensor_at(a, 0).sizes() != tensor_at(a, 1).sizes() ||
-      !a[2].isNone() || !tensor_at(a, 0).is_contiguous()) {
+      tensor_at(a, 0).sizes() != tensor_at(a, 1).sizes() || !a[2].isNone() ||
+      !tensor_at(a, 0).is_contiguous()) {
     return nullptr;
   }
   return [](Arguments given) -> Values { return {dense_copy(tensor_at(given, 0))}; };
@@ -497,7 +373,8 @@ Recipe make_is_pinned(const Call& call) {
 Recipe make_saturate(const Call& call) {
   const at::Tensor& self = tensor_at(call.arguments(), 0);
   if (is_followed(call) || !is_spread(self) || self.dim() != 2 ||
-      self.scalar_type() != at::kFloat || !self.is_contiguous() || payload_in(self)->spec().is_partial()) {
+      self.scalar_type() != at::kFloat || !self.is_contiguous() ||
+      payload_in(self)->spec().is_partial()) {
     return nullptr;
   }
   return [](Arguments a) -> Values {
@@ -515,10 +392,6 @@ const RecipeTable& definition_recipes() {
       {"pixel_unshuffle", make_of_pixels<pixel_unshuffle>},
       {"glu", make_glu},
       {"glu_backward", make_glu_backward},
-      {"gather_backward", make_scattered<2, 3>},
-      {"cummaxmin_backward", make_scattered<3, 2>},
-      {"index_select_backward", make_index_select_backward},
-      {"masked_select_backward", make_masked_select_backward},
       {"block_diag", make_block_diag},
       {"pad_sequence", make_pad_sequence},
       {"diag_embed", make_diag_embed},

@@ -229,9 +229,10 @@ Values norms_beside_empty(Arguments a) {
   std::vector<at::Tensor> norms;
   auto next = found.begin();
   for (const at::Tensor& member : members) {
-    norms.push_back(member.numel() > 0 ? *next++
-                                       : at::linalg_vector_norm(member, a[1].toScalar(),
-                                                                at::OptionalIntArrayRef(), false, type));
+    norms.push_back(member.numel() > 0
+                        ? *next++
+                        : at::linalg_vector_norm(member, a[1].toScalar(), at::OptionalIntArrayRef(),
+                                                 false, type));
   }
   return {norms};
 }
@@ -246,8 +247,8 @@ Recipe make_norms_of_list(const Call& call) {
     return has_tile(member) && is_floating(member) && member.numel() > 0;
   });
   const bool are_whole = all([](const at::Tensor& member) { return !is_spread(member); });
-  const bool are_on_mesh = std::all_of(
-      call.tensors().begin(), call.tensors().end(), [&](const TensorPlace& place) {
+  const bool are_on_mesh =
+      std::all_of(call.tensors().begin(), call.tensors().end(), [&](const TensorPlace& place) {
         return place.payload && place.payload->spec().mesh() == call.mesh();
       });
   const bool are_empty = all([](const at::Tensor& member) { return member.numel() == 0; });

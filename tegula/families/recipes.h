@@ -26,5 +26,6 @@ const RecipeTable& softmax_recipes();
 const RecipeTable& sort_recipes();
 const RecipeTable& transform_recipes();
 const RecipeTable& unfold_recipes();
+const RecipeTable& zeros_recipes();
 
 }  // namespace tegula::inner::families

@@ -40,8 +40,7 @@ at::Tensor some_of(const at::Tensor& sorted, std::int64_t count) {
 Sizes numbers_of_all(const Sizes& mine, const Payload& vector) {
   const auto shards = static_cast<std::size_t>(vector.spec().dim_cuts()[0].shard_count());
   const auto count = static_cast<std::int64_t>(mine.size());
-  const at::Tensor all =
-      parts_of_all(at::tensor(mine, at::kLong), vector, 0, Sizes(shards, count));
+  const at::Tensor all = parts_of_all(at::tensor(mine, at::kLong), vector, 0, Sizes(shards, count));
   return {all.data_ptr<std::int64_t>(), all.data_ptr<std::int64_t>() + all.numel()};
 }
 
@@ -67,9 +66,8 @@ Sizes begins_of(const at::Tensor& sorted, const at::Tensor& bounds, std::int64_t
                 bool descending) {
   Sizes begins{0};
   for (std::int64_t k = 0; k < bounds.size(0); ++k) {
-    const at::Tensor is_before = descending
-                                     ? at::logical_or(sorted.gt(bounds[k]), at::isnan(sorted))
-                                     : sorted.lt(bounds[k]);
+    const at::Tensor is_before =
+        descending ? at::logical_or(sorted.gt(bounds[k]), at::isnan(sorted)) : sorted.lt(bounds[k]);
     begins.push_back(is_before.sum().item<std::int64_t>());
   }
   while (static_cast<std::int64_t>(begins.size()) <= shards) begins.push_back(sorted.size(0));
@@ -77,13 +75,14 @@ Sizes begins_of(const at::Tensor& sorted, const at::Tensor& bounds, std::int64_t
 }
 
 // What the rank of a shard wants of the shards, all sorted by themselves.
-std::vector<Interval> wanted_by(std::int64_t shard, const Sizes& begins, const Sizes& shard_begins) {
+std::vector<Interval> wanted_by(std::int64_t shard, const Sizes& begins,
+                                const Sizes& shard_begins) {
   const auto shards = static_cast<std::int64_t>(shard_begins.size());
   std::vector<Interval> wanted;
   for (std::int64_t from = 0; from < shards; ++from) {
     const auto at = static_cast<std::size_t>(from * (shards + 1) + shard);
-    wanted.push_back({shard_begins[static_cast<std::size_t>(from)] + begins[at],
-                      begins[at + 1] - begins[at]});
+    wanted.push_back(
+        {shard_begins[static_cast<std::size_t>(from)] + begins[at], begins[at + 1] - begins[at]});
   }
   return wanted;
 }
@@ -150,8 +149,9 @@ at::Tensor kth_number(const at::Tensor& numbers, std::int64_t k, const Payload& 
   const std::int64_t size = numbers.size(0);
   const auto step = static_cast<std::int64_t>(std::sqrt(static_cast<double>(size))) + 1;
   const at::Tensor places =
-      size == 0 ? at::empty({0}, at::kLong)
-                : at::cat({at::arange(0, size, step, at::kLong), at::full({1}, size - 1, at::kLong)});
+      size == 0
+          ? at::empty({0}, at::kLong)
+          : at::cat({at::arange(0, size, step, at::kLong), at::full({1}, size - 1, at::kLong)});
   const at::Tensor told = joined_parts(numbers.index_select(0, places), vector);
   const at::Tensor places_told = joined_parts(places, vector);
   const Sizes counts = numbers_of_all({places.size(0)}, vector);

@@ -48,7 +48,8 @@ DTensorSpec resized(const DTensorSpec& spec, std::int64_t dim, std::int64_t size
 // (self, dimension, size, step)
 at::Tensor unfolded(const at::Tensor& self, const Windows& windows) {
   const Payload& payload = *payload_in(self);
-  const DTensorSpec from = cut_along_only(payload.spec(), std::vector<bool>(self.sizes().size(), true));
+  const DTensorSpec from =
+      cut_along_only(payload.spec(), std::vector<bool>(self.sizes().size(), true));
   const DTensorSpec counted = resized(from, windows.dim, windows.count_in(self.size(windows.dim)));
   const DimExchange exchange(payload.world(), from, windows.dim, [&](const Coordinate& at) {
     return std::vector<Interval>{windows.covered(run_at(counted, windows.dim, at))};
@@ -96,8 +97,8 @@ at::Tensor folded(const at::Tensor& grad, const Windows& windows, const Shape& s
   const Payload& payload = *payload_in(grad);
   const DTensorSpec& spec = payload.spec();
   const Shape counted(spec.shape().begin(), spec.shape().end() - 1);
-  const DTensorSpec to = resized(with_shape(spec, counted), windows.dim,
-                                 shape[static_cast<std::size_t>(windows.dim)]);
+  const DTensorSpec to =
+      resized(with_shape(spec, counted), windows.dim, shape[static_cast<std::size_t>(windows.dim)]);
   const DimExchange exchange(payload.world(), to, windows.dim, [&](const Coordinate& at) {
     return std::vector<Interval>{windows.covered(run_at(spec, windows.dim, at))};
   });
@@ -139,7 +140,8 @@ Recipe make_unfold_backward(const Call& call) {
   const at::Tensor& grad = tensor_at(a, 0);
   const std::optional<std::int64_t> cut = only_cut_dim(grad);
   const Shape shape = a[1].toIntVector();
-  if (!cut || grad.numel() == 0 || grad.dim() != static_cast<std::int64_t>(shape.size()) + 1) {
+  if (!cut || shape.empty() || grad.numel() == 0 ||
+      grad.dim() != static_cast<std::int64_t>(shape.size()) + 1) {
     return nullptr;
   }
   const std::int64_t dim = at::maybe_wrap_dim(a[2].toInt(), grad.dim() - 1);

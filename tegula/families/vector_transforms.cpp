@@ -55,9 +55,7 @@ at::Tensor with_real_ends(const at::Tensor& half) {
   return outer_tensor(at::where(is_end, ends, tile), payload.spec(), payload.world());
 }
 
-at::Tensor mirrored(const at::Tensor& vector) {
-  return at::conj_physical(at::flip(vector, {0}));
-}
+at::Tensor mirrored(const at::Tensor& vector) { return at::conj_physical(at::flip(vector, {0})); }
 
 }  // namespace
 

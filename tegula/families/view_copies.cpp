@@ -3,11 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "tegula/families/families.h"
 #include "tegula/families/fresh_tensors.h"
+#include "tegula/families/recut.h"
+#include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
+#include "tegula/payload/guards.h"
 
 namespace tegula::inner::families {
 namespace {
@@ -57,9 +61,30 @@ c10::IValue viewed(const OperatorHandle& view, Arguments arguments) {
 
 at::Tensor copied(const at::Tensor& view) { return view.clone(at::MemoryFormat::Contiguous); }
 
+// Regrouped elements whose rows are cut: where a row of self and one of the result end together,
+// a shard may. The rows that lie between go to a neighbour.
+Recipe regrouped_copy(const Call& call) {
+  const at::Tensor& self = call.arguments()[0].toTensor();
+  const std::optional<std::int64_t> cut = only_cut_dim(self);
+  if (!cut || *cut != 0 || self.numel() == 0 || StrictMode::is_on()) return nullptr;
+  const at::Tensor view = viewed(*view_of_copy(call.op()), call.arguments()).toTensor();
+  if (view.dim() == 0 || !payload_in(view) || !payload_in(view)->link()) return nullptr;
+  const std::int64_t row = self.numel() / self.size(0);
+  const std::int64_t unit = std::lcm(row, view.numel() / view.size(0));
+  const auto shards = static_cast<std::int64_t>(shard_sizes(*payload_in(self), 0).size());
+  if (self.numel() / unit < shards) return nullptr;
+  return [rows = unit / row, sizes = view.sizes().vec()](Arguments a) -> Values {
+    const at::Tensor whole_rows = copied(cut_by_units(a[0].toTensor(), 0, rows));
+    return {whole_rows.view(sizes)};
+  };
+}
+
 // A new tensor, or several.
 Recipe copy_of_view(const Call& call) {
   if (!call.tensors().front().payload) return nullptr;
+  if (call.facts().name == "aten::view_copy") {
+    if (Recipe recipe = regrouped_copy(call)) return recipe;
+  }
   return [view = *view_of_copy(call.op())](Arguments arguments) -> Values {
     return {with_tensors(viewed(view, arguments),
                          [](int, const at::Tensor& one) { return copied(one); })};
@@ -75,8 +100,8 @@ Recipe copies_of_views_into(const Call& call) {
   for (std::size_t k = 0; k < outs.size(); ++k) {
     const at::Tensor& out = outs[k].toTensor();
     const at::Tensor& one = views.toListRef()[k].toTensor();
-    const bool fits = payload_in(out) && out.sizes() == one.sizes() &&
-                      out.scalar_type() == one.scalar_type();
+    const bool fits =
+        payload_in(out) && out.sizes() == one.sizes() && out.scalar_type() == one.scalar_type();
     if (!fits) return nullptr;
   }
   return [view](Arguments arguments) -> Values {

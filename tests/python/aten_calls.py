@@ -330,7 +330,7 @@ def with_outs_of_its_size(func, call):
 # Larger operands: beside them, totals are small, and so is what it costs to begin a message
 
 GROWTH = {0: 1, 1: 64, 2: 8, 3: 4}
-ENOUGH_ELEMENTS = 40_000  # of one tensor
+ENOUGH_ELEMENTS = 10_000  # of one tensor
 NOT_GROWN = ("unfold_backward", "glu_backward")  # they do not look whether sizes fit
 
 
@@ -370,7 +370,7 @@ def larger(func, call):
     """None if the operator does not take it so."""
     if func._schema.name.partition("::")[2] in NOT_GROWN:
         return None
-    for dims, factor in itertools.product(("all", "first"), (4, 2, 1)):
+    for dims, factor in itertools.product(("all", "first"), (16, 4, 2, 1)):
         made = attempt(grown, call, dims, factor)
         sizes = [t.numel() for t in tensors_of(made)] if made is not None else []
         if not sizes or sum(sizes) > MOST_ELEMENTS or (factor > 1 and max(sizes) > ENOUGH_ELEMENTS):

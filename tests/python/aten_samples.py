@@ -61,13 +61,6 @@ def products(x, y):
                                                                            torch.randn(4, 16, 32).bfloat16())}
 
 
-def scaled_products():
-    a, b = (torch.randn(32, 64).to(torch.float8_e4m3fn) for _ in range(2))
-    scale = torch.tensor(0.5)
-    return {"_scaled_mm.default": (a, b.t(), scale, scale, {"out_dtype": torch.bfloat16}),
-            "_scaled_mm.out": (a, b.t(), scale, scale, {"out_dtype": torch.bfloat16, "out": torch.zeros(32, 32).bfloat16()})}
-
-
 def linear_algebra():
     square = torch.randn(3, 4, 4) + 4 * torch.eye(4)
     tall = torch.randn(3, 5, 4)
@@ -267,16 +260,6 @@ def parts_of_sparse_tensors():
                for name in ("bsr", "bsc")}}
 
 
-def sobol_sequences():
-    dims = 12
-    state = torch.zeros(dims, 30, dtype=LONG)
-    torch._sobol_engine_initialize_state_(state, dims)
-    quasi = torch.randint(2**30, (dims,))
-    return {"_sobol_engine_initialize_state_.default": (torch.zeros(dims, 30, dtype=LONG), dims),
-            "_sobol_engine_draw.default": (quasi, 4, state, dims, 0, FLOAT), "_sobol_engine_ff_.default": (quasi, 4, state, dims, 0),
-            "_sobol_engine_scramble_.default": (state, torch.randint(2, (dims, 30, 30)).tril(), dims)}
-
-
 def sequences_of_numbers():
     """What a factory writes to a tensor that is there."""
     def into(*shape, dtype=FLOAT):
@@ -297,9 +280,9 @@ def sequences_of_numbers():
 def all_samples():
     """{overload: (args, kwargs)}"""
     x, y, image = torch.randn(6, 8), torch.randn(6, 8), torch.randn(2, 4, 6, 8)
-    groups = (questions(x, y), conversions(x), views(x, image), products(x, y), scaled_products(), linear_algebra(), reductions(x),
+    groups = (questions(x, y), conversions(x), views(x, image), products(x, y), linear_algebra(), reductions(x),
               special_functions(x, y), losses(x, y, image), random_numbers(x, y, image), norms(x, y, image), images(image), quantizations(x),
-              lookups(x, y), lists(x, y), recurrent_layers(x, y), attention(), parts_of_sparse_tensors(), sobol_sequences(),
+              lookups(x, y), lists(x, y), recurrent_layers(x, y), attention(), parts_of_sparse_tensors(),
               sequences_of_numbers())
     return {f"aten.{name}": split(arguments) for group in groups for name, arguments in group.items()}
 

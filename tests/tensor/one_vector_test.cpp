@@ -34,8 +34,11 @@ std::vector<Way> vector_ways(const DeviceMesh& mesh, const Tensors& inputs) {
   const Placement one = Shard(0, Cut::ragged(all_of_one));
   std::vector<Placements> placements{{even}, {ragged}, {one}};
   if (mesh.ndim() == 2) {
-    placements = {{even, even},     {ragged, Replicate()}, {Replicate(), even},
-                  {Partial(), even}, {one, Replicate()}};
+    placements = {{even, even},
+                  {ragged, Replicate()},
+                  {Replicate(), even},
+                  {Partial(), even},
+                  {one, Replicate()}};
   }
   std::vector<Way> ways;
   for (const Placements& first : placements) {
@@ -99,7 +102,9 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Tensors& x) -> Tensors {
                 return {as_real(at::stft(x[0], 8, 4, 8, x[1], true, "reflect", false, true, true))};
               }},
-        CutOp{"stft_of_several", {{3, 20}}, [](const Tensors& x) -> Tensors {
+        CutOp{"stft_of_several",
+              {{3, 20}},
+              [](const Tensors& x) -> Tensors {
                 return {as_real(at::stft(x[0], 6, 2, 6, {}, false, true, true))};
               }}),
     [](const auto& one) { return one.param.name; });
@@ -126,9 +131,9 @@ INSTANTIATE_TEST_SUITE_P(
         CutOp{"median_with_nan",
               {{9}},
               [](const Tensors& x) -> Tensors { return {at::median(x[0].detach().log())}; }},
-        CutOp{"quantile", {{17}}, [](const Tensors& x) -> Tensors {
-                return {at::quantile(x[0], 0.3)};
-              }}),
+        CutOp{"quantile",
+              {{17}},
+              [](const Tensors& x) -> Tensors { return {at::quantile(x[0], 0.3)}; }}),
     [](const auto& one) { return one.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -141,14 +146,16 @@ INSTANTIATE_TEST_SUITE_P(
               {{1, 3, 6, 4}},
               [](const Tensors& x) -> Tensors { return {at::pixel_unshuffle(x[0], 2)}; }},
         CutOp{"glu", {{12}}, [](const Tensors& x) -> Tensors { return {at::glu(x[0])}; }},
-        CutOp{
-            "glu_of_rows", {{3, 6}}, [](const Tensors& x) -> Tensors { return {at::glu(x[0], -1)}; }},
+        CutOp{"glu_of_rows",
+              {{3, 6}},
+              [](const Tensors& x) -> Tensors { return {at::glu(x[0], -1)}; }},
         CutOp{"block_diag",
               {{3, 4}, {2, 2}, {5}},
               [](const Tensors& x) -> Tensors { return {at::block_diag({x[0], x[1], x[2]})}; }},
-        CutOp{"pad_sequence",
-              {{5, 3}, {2, 3}},
-              [](const Tensors& x) -> Tensors { return {at::pad_sequence({x[0], x[1]}, true, 2)}; }},
+        CutOp{
+            "pad_sequence",
+            {{5, 3}, {2, 3}},
+            [](const Tensors& x) -> Tensors { return {at::pad_sequence({x[0], x[1]}, true, 2)}; }},
         CutOp{"diag_embed",
               {{7}},
               [](const Tensors& x) -> Tensors {
@@ -176,6 +183,11 @@ INSTANTIATE_TEST_SUITE_P(
         CutOp{"vander",
               {{6}},
               [](const Tensors& x) -> Tensors { return {at::vander(x[0].detach(), 4)}; }},
+        CutOp{"view_copy",
+              {{15, 4}},
+              [](const Tensors& x) -> Tensors {
+                return {at::view_copy(x[0], {5, 3, 4}), at::view_copy(x[0], {10, -1})};
+              }},
         CutOp{"take_along_dim",
               {{5, 4}, {3}},
               [](const Tensors& x) -> Tensors {
@@ -195,7 +207,9 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Tensors& x) -> Tensors {
                 return {at::batch_norm(x[0], x[1], x[2], {}, {}, true, 0.1, 1e-5, false)};
               }},
-        CutOp{"batch_norm_of_fixed_statistics", {{4, 6, 3}, {6}, {6}}, [](const Tensors& x) -> Tensors {
+        CutOp{"batch_norm_of_fixed_statistics",
+              {{4, 6, 3}, {6}, {6}},
+              [](const Tensors& x) -> Tensors {
                 const at::Tensor mean = x[1].detach().sin();
                 const at::Tensor variance = x[2].detach().square() + 1;
                 return {at::batch_norm(x[0], x[1], x[2], mean, variance, false, 0.1, 1e-5, false)};
