@@ -1,7 +1,6 @@
 #include "tegula/dispatch/plain_form.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/enum_tag.h>
 
 #include <algorithm>
 
@@ -50,8 +49,7 @@ bool writes_tiles(const Call& call) {
 
 DTensorSpec densely(const DTensorSpec& spec) { return spec.with_meta(dense(spec.meta())); }
 
-// A composition may give a plain tensor, a view without data of its own, or a conjugate that is one
-// in name only.
+// A composition may give a plain tensor, or a view without data of its own.
 bool can_take(const at::Tensor& written, const at::Tensor& result) {
   const Payload* from = payload_in(result);
   if (!from || from->link() || result.is_conj() || result.is_neg()) return false;
@@ -80,7 +78,7 @@ Recipe by_plain_form(const Call& call) {
   }
   const std::optional<c10::OperatorHandle> op =
       c10::Dispatcher::singleton().findSchema(operator_name_of(facts.rule));
-  if (!op || !takes_the_same(*op, call) || op->hasTag(at::Tag::dynamic_output_shape) ||
+  if (!op || !takes_the_same(*op, call) ||
       op->schema().returns().size() != facts.return_is.size()) {
     return nullptr;
   }
@@ -90,6 +88,10 @@ Recipe by_plain_form(const Call& call) {
       if (!facts.is_out[index]) results.push_back(arguments[index]);
     }
     op.callBoxed(&results);
+    for (c10::IValue& result : results) {
+      const bool is_there = result.isTensor() && result.toTensor().defined();
+      if (is_there) result = result.toTensor().resolve_conj().resolve_neg();
+    }
     Values given;
     for (const auto& argument : facts.return_is) given.push_back(arguments[*argument]);
     for (std::size_t k = 0; k < given.size(); ++k) {

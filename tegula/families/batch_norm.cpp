@@ -7,6 +7,7 @@
 // anything is squared: no digits cancel. Backward: one all-reduce of two sums, [2, channels].
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tegula/bridge/torch_types.h"
@@ -214,9 +215,37 @@ at::ScalarType parameter_type(const BatchNorm& norm) {
   return norm.input.scalar_type();
 }
 
+// The image with its channels cut as one of these is, if that takes no more than slices of it.
+DTensorSpec sliced_as(const std::vector<at::Tensor>& channels, const DTensorSpec& image) {
+  if (image.dim_cuts()[kChannels].is_cut()) return image;
+  for (const at::Tensor& one : channels) {
+    const Payload* payload = one.defined() ? payload_in(one) : nullptr;
+    if (!payload || !payload->spec().is_sharded() || payload->spec().is_partial()) continue;
+    Placements placements = image.placements();
+    ShardOrder order = image.shard_order();
+    bool is_sliced = true;
+    ShardOrderEntry entry{kChannels, {}};
+    for (const CutAxis& cut : payload->spec().dim_cuts()[0].axes()) {
+      is_sliced = is_sliced && !as_shard(placements[cut.axis]);
+      placements[cut.axis] = Shard(kChannels, cut.cut);
+      entry.axes.push_back(cut.axis);
+    }
+    if (!is_sliced) continue;
+    order.push_back(std::move(entry));
+    std::sort(order.begin(), order.end(),
+              [](const auto& a, const auto& b) { return a.dim < b.dim; });
+    return {image.mesh(), placements, order, image.meta()};
+  }
+  return image;
+}
+
 Values run(const BatchNorm& norm) {
   const PayloadPtr payload = payload_of(norm.input);
-  const ImagePlace place(with_reductions_done(payload->spec()), payload->world());
+  const DTensorSpec image = with_reductions_done(payload->spec());
+  const ImagePlace place(
+      norm.is_training ? image : sliced_as({norm.running_mean, norm.running_var}, image),
+      payload->world());
+  const ImagePlace results(sliced_as({norm.weight, norm.bias}, place.image()), payload->world());
   const at::ScalarType type = statistics_type(norm.input.scalar_type());
   at::Tensor tile, mean, variance, output;
   if (place.is_here()) {
@@ -229,14 +258,19 @@ Values run(const BatchNorm& norm) {
       mean = place.channels_tile(norm.running_mean, type);
       variance = place.channels_tile(norm.running_var, type);
     }
-    const at::Tensor weight = place.channels_tile(norm.weight, type);
-    const at::Tensor bias = place.channels_tile(norm.bias, type);
-    output = tile.numel() == 0
-                 ? tile
-                 : std::get<0>(at::native_batch_norm(tile, weight, bias, mean.to(type),
-                                                     variance.to(type), false, 0, norm.eps));
+    const auto of_results = [&](const at::Tensor& channels) {
+      return results.channels_tile(place.wrapped_channels(channels, type), type);
+    };
+    const at::Tensor weight = results.channels_tile(norm.weight, type);
+    const at::Tensor bias = results.channels_tile(norm.bias, type);
+    const at::Tensor here =
+        results.image() == place.image() ? tile : results.image_tile(norm.input);
+    output = here.numel() == 0
+                 ? here
+                 : std::get<0>(at::native_batch_norm(here, weight, bias, of_results(mean),
+                                                     of_results(variance), false, 0, norm.eps));
   }
-  const at::Tensor normalized = place.wrapped_image(output, norm.input);
+  const at::Tensor normalized = results.wrapped_image(output, norm.input);
   const at::ScalarType saved = parameter_type(norm);
   if (!norm.is_training) return {normalized, place.nothing(saved), place.nothing(saved)};
   const double count = place.count();

@@ -11,9 +11,10 @@ const RecipeTable& all_recipes() {
   static const RecipeTable all = [] {
     RecipeTable table;
     for (const auto* some :
-         {&distinct_recipes(), &extreme_recipes(), &half_recipes(), &loss_recipes(),
-          &norm_recipes(), &normalization_recipes(), &reduction_recipes(), &repeat_recipes(),
-          &scan_recipes(), &softmax_recipes(), &transform_recipes()}) {
+         {&definition_recipes(), &distinct_recipes(), &extreme_recipes(), &half_recipes(),
+          &loss_recipes(), &norm_recipes(), &normalization_recipes(), &reduction_recipes(),
+          &repeat_recipes(), &scan_recipes(), &softmax_recipes(), &sort_recipes(),
+          &transform_recipes(), &unfold_recipes(), &zeros_recipes()}) {
       table.insert(some->begin(), some->end());
     }
     return table;

@@ -10,6 +10,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/families.h"
 #include "tegula/families/operand_tiles.h"
+#include "tegula/families/recut.h"
 #include "tegula/operators/call.h"
 #include "tegula/payload/guards.h"
 #include "tegula/payload/local_call.h"
@@ -107,9 +108,23 @@ Recipe make_flip(const Call& call) {
   };
 }
 
+// Of all elements in their order: those of a vector.
+Recipe make_flat_roll(const Call& call) {
+  const at::Tensor& self = call.arguments()[0].toTensor();
+  const std::optional<std::int64_t> cut = only_cut_dim(self);
+  if (!cut || self.dim() < 2 || self.size(0) < 2 || self.numel() == 0) return nullptr;
+  return [cut](Arguments a) -> Values {
+    const at::Tensor& x = a[0].toTensor();
+    const at::Tensor rows = *cut == 0 ? x : cut_along(x, 0);
+    const at::Tensor vector = rows.clone(at::MemoryFormat::Contiguous).view({-1});
+    return {at::roll(vector, a[1].toIntVector(), {0}).view(x.sizes())};
+  };
+}
+
 Recipe make_roll(const Call& call) {
   const at::Tensor& self = call.arguments()[0].toTensor();
   const Payload* payload = cut_payload(self);
+  if (call.arguments()[2].toIntVector().empty()) return make_flat_roll(call);
   const std::vector<std::int64_t> shifts = call.arguments()[1].toIntVector();
   std::vector<std::int64_t> dims = call.arguments()[2].toIntVector();
   if (!payload || dims.size() != shifts.size() || self.numel() == 0) return nullptr;

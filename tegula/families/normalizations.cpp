@@ -84,10 +84,44 @@ bool has_shape_if_given(const c10::IValue& weight, const c10::IValue& shape) {
   return !is_given(weight) || weight.toTensor().sizes() == at::IntArrayRef(shape.toIntVector());
 }
 
+// Weights that are cut meet what is normalized, of which each rank takes its slice.
+Values layer_norm_by_cut_weights(Arguments a) {
+  auto [output, mean, rstd] =
+      at::native_layer_norm(tensor_at(a, 0), a[1].toIntVector(), {}, {}, a[4].toDouble());
+  if (is_given(a[2])) output = output * tensor_at(a, 2);
+  if (is_given(a[3])) output = output + tensor_at(a, 3);
+  return {output, mean, rstd};
+}
+
+// Whether the axes that cut the weight leave the input whole.
+bool is_sliced_by(const c10::IValue& weight, const at::Tensor& input) {
+  if (!is_given(weight) || !is_spread(weight.toTensor())) return false;
+  const DTensorSpec& of_weight = payload_in(weight.toTensor())->spec();
+  const DTensorSpec& of_input = payload_in(input)->spec();
+  if (!(of_weight.mesh() == of_input.mesh()) || of_weight.is_partial()) return false;
+  for (std::size_t axis = 0; axis < of_weight.placements().size(); ++axis) {
+    const bool is_cut = as_shard(of_weight.placements()[axis]) != nullptr;
+    if (is_cut && of_input.placements()[axis] != Placement(Replicate())) return false;
+  }
+  return true;
+}
+
+bool has_cut_weights(Arguments a) {
+  const at::Tensor& input = tensor_at(a, 0);
+  if (!has_tile(input) || sum_type(input.scalar_type()) != input.scalar_type()) return false;
+  for (const std::size_t k : {std::size_t{2}, std::size_t{3}}) {
+    if (is_given(a[k]) && tensor_at(a, k).scalar_type() != input.scalar_type()) return false;
+    if (is_given(a[k]) && is_spread(tensor_at(a, k)) && !is_sliced_by(a[k], input)) return false;
+  }
+  return is_sliced_by(a[2], input) || is_sliced_by(a[3], input);
+}
+
 Recipe make_layer_norm(const Call& call) {
   const Arguments a = call.arguments();
   const bool fits = has_shape_if_given(a[2], a[1]) && has_shape_if_given(a[3], a[1]);
-  return fits && normalizes_cut_dims(tensor_at(a, 0), a[1]) ? layer_norm : nullptr;
+  if (!fits) return nullptr;
+  if (normalizes_cut_dims(tensor_at(a, 0), a[1])) return layer_norm;
+  return has_cut_weights(a) ? layer_norm_by_cut_weights : nullptr;
 }
 
 // (grad, input, normalized_shape, mean, rstd, weight?, bias?, mask) -> of input, weight, bias

@@ -217,6 +217,26 @@ Values norms_of_list(Arguments a) {
   return {norms};
 }
 
+// Those that have no elements by themselves, the others together.
+Values norms_beside_empty(Arguments a) {
+  const std::vector<at::Tensor> members = a[0].toTensorVector();
+  const auto type = a[2].isNone() ? std::nullopt : std::optional(a[2].toScalarType());
+  std::vector<at::Tensor> others;
+  for (const at::Tensor& member : members) {
+    if (member.numel() > 0) others.push_back(member);
+  }
+  const std::vector<at::Tensor> found = at::_foreach_norm(others, a[1].toScalar(), type);
+  std::vector<at::Tensor> norms;
+  auto next = found.begin();
+  for (const at::Tensor& member : members) {
+    norms.push_back(member.numel() > 0
+                        ? *next++
+                        : at::linalg_vector_norm(member, a[1].toScalar(), at::OptionalIntArrayRef(),
+                                                 false, type));
+  }
+  return {norms};
+}
+
 // (tensors, order, dtype)
 Recipe make_norms_of_list(const Call& call) {
   const auto all = [&](const auto& holds) {
@@ -227,6 +247,13 @@ Recipe make_norms_of_list(const Call& call) {
     return has_tile(member) && is_floating(member) && member.numel() > 0;
   });
   const bool are_whole = all([](const at::Tensor& member) { return !is_spread(member); });
+  const bool are_on_mesh =
+      std::all_of(call.tensors().begin(), call.tensors().end(), [&](const TensorPlace& place) {
+        return place.payload && place.payload->spec().mesh() == call.mesh();
+      });
+  const bool are_empty = all([](const at::Tensor& member) { return member.numel() == 0; });
+  const bool have_elements = all([](const at::Tensor& member) { return member.numel() > 0; });
+  if (are_on_mesh && !are_whole && !have_elements && !are_empty) return norms_beside_empty;
   return have_parts && !are_whole ? norms_of_list : one_mesh_at_a_time(call);
 }
 

@@ -12,6 +12,7 @@ namespace tegula::inner::families {
 using RecipeTable = std::map<std::string, MakeRecipe>;
 
 // One function per file.
+const RecipeTable& definition_recipes();
 const RecipeTable& distinct_recipes();
 const RecipeTable& extreme_recipes();
 const RecipeTable& half_recipes();
@@ -22,6 +23,9 @@ const RecipeTable& reduction_recipes();
 const RecipeTable& repeat_recipes();
 const RecipeTable& scan_recipes();
 const RecipeTable& softmax_recipes();
+const RecipeTable& sort_recipes();
 const RecipeTable& transform_recipes();
+const RecipeTable& unfold_recipes();
+const RecipeTable& zeros_recipes();
 
 }  // namespace tegula::inner::families

@@ -3,11 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "tegula/families/families.h"
 #include "tegula/families/fresh_tensors.h"
+#include "tegula/families/recut.h"
+#include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
+#include "tegula/payload/guards.h"
 
 namespace tegula::inner::families {
 namespace {
@@ -39,10 +43,11 @@ bool is_view(const OperatorHandle& op) {
   return !arguments.empty() && arguments[0].alias_info() && !arguments[0].alias_info()->isWrite();
 }
 
-// Not of strides, which mean nothing in tiles, nor of what autograd makes for itself.
+// Not of strides, which mean nothing in tiles, nor of what autograd makes for itself; windows that
+// overlap have another way (unfolds.cpp).
 bool can_be_copied(const OperatorHandle& view) {
   static const std::set<std::string> others = {"aten::as_strided", "aten::_fw_primal",
-                                               "aten::_make_dual"};
+                                               "aten::_make_dual", "aten::unfold"};
   return is_view(view) && !others.contains(view.operator_name().name);
 }
 
@@ -56,18 +61,64 @@ c10::IValue viewed(const OperatorHandle& view, Arguments arguments) {
 
 at::Tensor copied(const at::Tensor& view) { return view.clone(at::MemoryFormat::Contiguous); }
 
+// Regrouped elements whose rows are cut: where a row of self and one of the result end together,
+// a shard may. The rows that lie between go to a neighbour.
+Recipe regrouped_copy(const Call& call) {
+  const at::Tensor& self = call.arguments()[0].toTensor();
+  const std::optional<std::int64_t> cut = only_cut_dim(self);
+  if (!cut || *cut != 0 || self.numel() == 0 || StrictMode::is_on()) return nullptr;
+  const at::Tensor view = viewed(*view_of_copy(call.op()), call.arguments()).toTensor();
+  if (view.dim() == 0 || !payload_in(view) || !payload_in(view)->link()) return nullptr;
+  const std::int64_t row = self.numel() / self.size(0);
+  const std::int64_t unit = std::lcm(row, view.numel() / view.size(0));
+  const auto shards = static_cast<std::int64_t>(shard_sizes(*payload_in(self), 0).size());
+  if (self.numel() / unit < shards) return nullptr;
+  return [rows = unit / row, sizes = view.sizes().vec()](Arguments a) -> Values {
+    const at::Tensor whole_rows = copied(cut_by_units(a[0].toTensor(), 0, rows));
+    return {whole_rows.view(sizes)};
+  };
+}
+
 // A new tensor, or several.
 Recipe copy_of_view(const Call& call) {
   if (!call.tensors().front().payload) return nullptr;
+  if (call.facts().name == "aten::view_copy") {
+    if (Recipe recipe = regrouped_copy(call)) return recipe;
+  }
   return [view = *view_of_copy(call.op())](Arguments arguments) -> Values {
     return {with_tensors(viewed(view, arguments),
                          [](int, const at::Tensor& one) { return copied(one); })};
   };
 }
 
+// ... into tensors of their shapes.
+Recipe copies_of_views_into(const Call& call) {
+  const OperatorHandle view = *view_of_copy(call.op());
+  const c10::IValue views = viewed(view, call.arguments());
+  const c10::ArrayRef<c10::IValue> outs = call.arguments().back().toListRef();
+  if (views.toListRef().size() != outs.size()) return nullptr;
+  for (std::size_t k = 0; k < outs.size(); ++k) {
+    const at::Tensor& out = outs[k].toTensor();
+    const at::Tensor& one = views.toListRef()[k].toTensor();
+    const bool fits =
+        payload_in(out) && out.sizes() == one.sizes() && out.scalar_type() == one.scalar_type();
+    if (!fits) return nullptr;
+  }
+  return [view](Arguments arguments) -> Values {
+    const c10::IValue from = viewed(view, arguments);
+    const c10::ArrayRef<c10::IValue> into = arguments.back().toListRef();
+    for (std::size_t k = 0; k < into.size(); ++k) {
+      into[k].toTensor().copy_(from.toListRef()[k].toTensor());
+    }
+    return {};
+  };
+}
+
 // ... into a tensor of its shape.
 Recipe copy_of_view_into(const Call& call) {
-  if (!call.tensors().front().payload || !call.arguments().back().isTensor()) return nullptr;
+  if (!call.tensors().front().payload) return nullptr;
+  if (call.arguments().back().isTensorList()) return copies_of_views_into(call);
+  if (!call.arguments().back().isTensor()) return nullptr;
   const OperatorHandle view = *view_of_copy(call.op());
   const at::Tensor out = call.arguments().back().toTensor();
   const at::Tensor shape = viewed(view, call.arguments()).toTensor();

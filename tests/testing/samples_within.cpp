@@ -26,6 +26,20 @@ void add_fourier(Samples& samples) {
   }
 }
 
+// One vector has no other dim to move the cut to.
+void add_vectors(Samples& samples) {
+  samples.push_back({"_fft_c2c", "c128[12], [0], 0, true"});
+  samples.push_back({"_fft_c2c", "c128[18] strides [2], [0], 2, false"});
+  samples.push_back({"_fft_r2c", "f64[24], [0], 1, true"});
+  samples.push_back({"_fft_r2c", "f64[24], [0], 0, false"});
+  samples.push_back({"_fft_c2r", "c128[13], [0], 2, 24"});
+  samples.push_back({"_fft_c2r", "c128[13], [0], 2, 25"});
+  samples.push_back({"sort.stable", "f64[14], true, 0, true"});
+  samples.push_back({"sort.stable", "f64[14] strides [3], false, 0"});
+  samples.push_back({"kthvalue", "f64[14], 5, 0"});
+  samples.push_back({"kthvalue", "i64[14], 14, 0, true"});
+}
+
 void add_within_dims(Samples& samples) {
   for (const std::string op : {"cummax", "cummin"}) {
     samples.push_back({op, "f64[4, 6, 5], 1"});
@@ -136,6 +150,7 @@ void add_layers(Samples& samples) {
 
 void add_samples_within(std::vector<Sample>& samples) {
   add_fourier(samples);
+  add_vectors(samples);
   add_within_dims(samples);
   add_factorizations(samples);
   add_solutions(samples);
