@@ -133,8 +133,8 @@ class AsyncGradients {
 
   std::vector<UnderWay> under_way_;
   std::vector<Taken> taken_;
-  // What has not been waited for yet, the oldest first: gradients by themselves, of so many bytes as
-  // wholes, and buckets that are started.
+  // What has not been waited for yet, the oldest first: gradients by themselves, of so many bytes
+  // as wholes, and buckets that are started.
   std::deque<PayloadPtr> alone_;
   std::int64_t bytes_alone_ = 0;
   std::deque<std::shared_ptr<Bucket>> started_;

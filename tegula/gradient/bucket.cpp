@@ -1,6 +1,6 @@
-// The idea: a bucket without a hook is one coalesced all-reduce of the tiles as they are, so nothing
-// is copied, and each result has memory of its own. Only a hook needs them in one piece: that costs
-// a copy there and one back.
+// The idea: a bucket without a hook is one coalesced all-reduce of the tiles as they are, so
+// nothing is copied, and each result has memory of its own. Only a hook needs them in one piece:
+// that costs a copy there and one back.
 #include "tegula/gradient/bucket.h"
 
 #include <ATen/ATen.h>

@@ -36,8 +36,8 @@ at::Tensor apply_linear(const at::Tensor& tensor, const LinearFunction& function
 DTensorSpec gradient_spec(const Payload& payload, const TensorMeta& gradient);
 
 // Starts the reductions that a gradient owes, and gives what it is by `wanted` once they are done.
-using StartReductions = std::function<at::Tensor(
-    const at::Tensor& owing, const DTensorSpec& wanted, const RouteOptions& options)>;
+using StartReductions = std::function<at::Tensor(const at::Tensor& owing, const DTensorSpec& wanted,
+                                                 const RouteOptions& options)>;
 
 // A gradient, plain (then replicated) or not, placed as the tensor's gradient should be: reductions
 // that it owes are done, or started by `start`, or left to others, as the policy says.

@@ -50,20 +50,23 @@ bool has_held_gradient(const at::Tensor& leaf, const GradientPolicy& policy) {
   return false;
 }
 
-// Whether nobody else has the tensor, its tile or a view of that, who could write to it.
-bool is_unshared(const at::Tensor& grad) {
-  if (grad.use_count() != 1) return false;
+enum class Owner { We, Others };
+
+// Others, if anybody else has the tensor, its tile or a view of that, and could write to it.
+Owner owner_of(const at::Tensor& grad) {
+  if (grad.use_count() != 1) return Owner::Others;
   const PayloadPtr payload = payload_of(grad);
   const at::Tensor* tile = payload ? payload->tile_at_hand() : nullptr;
-  return tile && payload.use_count() == 2 && tile->use_count() == 1 &&
-         tile->storage().use_count() == 1;
+  const bool is_ours = tile && payload.use_count() == 2 && tile->use_count() == 1 &&
+                       tile->storage().use_count() == 1;
+  return is_ours ? Owner::We : Owner::Others;
 }
 
 // What a gradient that owes one all-reduce is, once it is reduced with others; none if the leaf has
 // no word for that, or the gradient goes another way.
 std::optional<at::Tensor> in_bucket(const at::Tensor& leaf, const at::Tensor& owing,
                                     const DTensorSpec& wanted, const RouteOptions& options,
-                                    bool is_ours) {
+                                    Owner owner) {
   const PoliciesPtr& policies = payload_in(leaf)->policies();
   const BucketOptionsPtr buckets = policies ? policies->policies.gradient_buckets : nullptr;
   if (!buckets) return std::nullopt;
@@ -74,9 +77,8 @@ std::optional<at::Tensor> in_bucket(const at::Tensor& leaf, const at::Tensor& ow
   const BelowAutograd below;
   const at::Tensor tile = held.resolved_tile();
   const at::Tensor sent = options.wire ? tile.to(*options.wire) : tile;
-  const bool is_fresh = is_ours || !sent.is_alias_of(held.tile());
-  return outer_tensor(
-      reduce_in_bucket({leaf, is_fresh ? sent : sent.clone(), to, *owed}, buckets));
+  const bool is_fresh = owner == Owner::We || !sent.is_alias_of(held.tile());
+  return outer_tensor(reduce_in_bucket({leaf, is_fresh ? sent : sent.clone(), to, *owed}, buckets));
 }
 
 class PlaceGradient final : public torch::autograd::FunctionPreHook {
@@ -100,15 +102,15 @@ class PlaceGradient final : public torch::autograd::FunctionPreHook {
     if (!payload || grad.layout() != at::kStrided) return grad;
     const CommLabel label("gradient of a leaf", CommLabel::Reach::OverInnerLabels);
     const GradientPolicy policy = policy_for(*payload);
-    const bool is_ours = is_unshared(grad);
+    const Owner owner = owner_of(grad);
     // what was held adds up before it is paid
     const at::Tensor all =
         has_held_gradient(leaf, policy) ? at::add(grad, take_gradient(leaf)) : grad;
     bool is_in_bucket = false;
     const auto start = [&](const at::Tensor& owing, const DTensorSpec& wanted,
                            const RouteOptions& options) {
-      const bool is_new = !owing.is_same(grad);
-      const auto bucketed = in_bucket(leaf, owing, wanted, options, is_ours || is_new);
+      const auto bucketed =
+          in_bucket(leaf, owing, wanted, options, owing.is_same(grad) ? owner : Owner::We);
       is_in_bucket = bucketed.has_value();
       return bucketed ? *bucketed : move_to(owing, wanted, CallMode::Async, options);
     };

@@ -32,7 +32,8 @@ struct ReplicateOptions {
   std::optional<at::ScalarType> wire = std::nullopt;
   // Where the reduction is async: gradients of one element type that are ready go in one call, of
   // at most so many bytes that travel, unless one gradient alone has more. 0: one call for each.
-  // A bucket is started in backward when it is full, the last one when the pass ends.
+  // A bucket is started in backward when it is full, the last one when the pass ends. Buckets under
+  // way take no more than 16 MB; then the oldest is waited for.
   //
   // Gradients may be read in the pass, by hooks on tensors say. One that is in a bucket which has
   // not been started starts it: so all ranks read it there, or none. If only some do, all throw a
@@ -43,7 +44,8 @@ struct ReplicateOptions {
   // owed, with create_graph, nor by reduce_gradients.
   BucketHook hook = nullptr;
 
-  // Beyond it, calls over shared memory gain nothing.
+  // So much that what a call costs beside its bytes does not count, and so little that most of a
+  // pass overlaps with it.
   static constexpr std::int64_t kBucketBytes = std::int64_t{4} << 20;
 };
 

@@ -6,7 +6,7 @@
 namespace tegula::inner {
 
 struct AsyncTile::State {
-  std::recursive_mutex mutex;  // `make` may run code that asks for the tile, and throw there
+  std::recursive_mutex mutex;        // `make` may run code that asks for the tile, and throw there
   std::function<at::Tensor()> make;  // null once the tile is here
   std::optional<Pending> call;       // that it waits for, if that is known
   at::Tensor tile;

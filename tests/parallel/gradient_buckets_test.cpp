@@ -250,8 +250,8 @@ TEST(GradientBuckets, OfAPassThatFailedAreDropped) {
     });
     EXPECT_THROW(replicas.network.shared(first).square().mean().backward(), std::runtime_error);
     expect_equal(gradients_of(replicas.network), want);  // of the first pass
-    EXPECT_TRUE(contains(error_of([&] { full_tensor(kept); }),
-                         "the backward pass that made it failed"));
+    EXPECT_TRUE(
+        contains(error_of([&] { full_tensor(kept); }), "the backward pass that made it failed"));
     replicas.zero_grad();
     replicas.pass();
     expect_equal(gradients_of(replicas.network), want);
@@ -262,8 +262,7 @@ TEST(GradientBuckets, OfAPassThatFailedAreDropped) {
 TEST(GradientBuckets, SeveralGradientsOfALeafInOnePassAddUp) {
   const auto loss = [](Network& network, const at::Tensor& x) {
     const at::Tensor inner = checkpoint(
-        [&](const at::Tensor& y) { return at::tanh(network.shared(at::tanh(y))); },
-        network.in(x));
+        [&](const at::Tensor& y) { return at::tanh(network.shared(at::tanh(y))); }, network.in(x));
     return network.out(at::tanh(network.shared(inner))).square().mean();
   };
   Network plain;
@@ -315,8 +314,7 @@ TEST(GradientBuckets, AGradientOfTwoLeavesIsReducedForEach) {
 // --- hooks ------------------------------------------------------------------------------------
 
 std::function<void()> sent_as_bf16(const GradientBucket& bucket) {
-  const Pending sum =
-      bucket.group.all_reduce_async(bucket.flat.to(at::kBFloat16), ReduceOp::Sum);
+  const Pending sum = bucket.group.all_reduce_async(bucket.flat.to(at::kBFloat16), ReduceOp::Sum);
   return [sum, flat = bucket.flat] { flat.copy_(sum.wait()); };
 }
 
@@ -419,8 +417,8 @@ TEST(BucketHook, KeepsWhatItLeftOutByLeaf) {
     std::size_t k = 0;
     for (const at::Tensor& parameter : replicas.network.parameters()) {
       if (!parameter.grad().defined()) continue;
-      const at::Tensor missing = world.group().all_reduce(
-          left_out.at(parameter.unsafeGetTensorImpl()), ReduceOp::Sum);
+      const at::Tensor missing =
+          world.group().all_reduce(left_out.at(parameter.unsafeGetTensorImpl()), ReduceOp::Sum);
       EXPECT_EQ(difference(full_tensor(parameter.grad()) + missing, want[k++] * 3), "");
     }
   });
