@@ -327,18 +327,17 @@ def with_outs_of_its_size(func, call):
     return call[0], {**call[1], **{name: tree_map(torch.zeros_like, kwargs[name]) for name in outs}}
 
 
-# Larger operands: beside them, totals are small, and so is what it costs to begin a message
+# Larger operands: beside them, totals are small
 
 GROWTH = {0: 1, 1: 64, 2: 8, 3: 4}
-ENOUGH_ELEMENTS = 10_000  # of one tensor
 NOT_GROWN = ("unfold_backward", "glu_backward")  # they do not look whether sizes fit
 
 
-def grown(call, dims, factor):
+def grown(call, dims):
     """The tensors repeated along their dims, or the first ones only; floats get different values."""
     tensors = tensors_of(call)
     most = max(t.ndim for t in tensors)
-    times = factor * (GROWTH.get(most, 3) if dims == "all" else 32)
+    times = GROWTH.get(most, 3) if dims == "all" else 32
     largest = max(tensors, key=torch.numel)
     generator = torch.Generator().manual_seed(0)
 
@@ -370,14 +369,12 @@ def larger(func, call):
     """None if the operator does not take it so."""
     if func._schema.name.partition("::")[2] in NOT_GROWN:
         return None
-    for dims, factor in itertools.product(("all", "first"), (16, 4, 2, 1)):
-        made = attempt(grown, call, dims, factor)
-        sizes = [t.numel() for t in tensors_of(made)] if made is not None else []
-        if not sizes or sum(sizes) > MOST_ELEMENTS or (factor > 1 and max(sizes) > ENOUGH_ELEMENTS):
-            continue
-        made = attempt(with_outs_of_its_size, func, made)
-        if made is not None:
-            return made
+    for dims in ("all", "first"):
+        made = attempt(grown, call, dims)
+        if made is not None and sum(t.numel() for t in tensors_of(made)) <= MOST_ELEMENTS:
+            made = attempt(with_outs_of_its_size, func, made)
+            if made is not None:
+                return made
     return None
 
 

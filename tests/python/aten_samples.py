@@ -247,19 +247,6 @@ def attention():
     return {"_scaled_dot_product_attention_math.default": tuple(heads)}
 
 
-def parts_of_sparse_tensors():
-    """Indices and values, dense, of which libtorch asks whether they may be those of a sparse tensor."""
-    count = 24
-    columns, values = torch.arange(count).roll(5), torch.randn(count)
-    rows, blocks = torch.arange(count + 1), torch.randn(count, 2, 2)
-    parts, size = (rows, columns, values), [count, count]
-    return {"_validate_sparse_coo_tensor_args.default": (torch.stack([columns, columns]), values, size),
-            "_validate_sparse_compressed_tensor_args.default": (*parts, size, torch.sparse_csr),
-            **{f"_validate_sparse_{name}_tensor_args.default": (*parts, size) for name in ("csr", "csc")},
-            **{f"_validate_sparse_{name}_tensor_args.default": (rows, columns, blocks, [2 * count, 2 * count])
-               for name in ("bsr", "bsc")}}
-
-
 def sequences_of_numbers():
     """What a factory writes to a tensor that is there."""
     def into(*shape, dtype=FLOAT):
@@ -282,8 +269,7 @@ def all_samples():
     x, y, image = torch.randn(6, 8), torch.randn(6, 8), torch.randn(2, 4, 6, 8)
     groups = (questions(x, y), conversions(x), views(x, image), products(x, y), linear_algebra(), reductions(x),
               special_functions(x, y), losses(x, y, image), random_numbers(x, y, image), norms(x, y, image), images(image), quantizations(x),
-              lookups(x, y), lists(x, y), recurrent_layers(x, y), attention(), parts_of_sparse_tensors(),
-              sequences_of_numbers())
+              lookups(x, y), lists(x, y), recurrent_layers(x, y), attention(), sequences_of_numbers())
     return {f"aten.{name}": split(arguments) for group in groups for name, arguments in group.items()}
 
 

@@ -37,7 +37,7 @@ void add_vectors(Samples& samples) {
   samples.push_back({"sort.stable", "f64[14], true, 0, true"});
   samples.push_back({"sort.stable", "f64[14] strides [3], false, 0"});
   samples.push_back({"kthvalue", "f64[14], 5, 0"});
-  samples.push_back({"kthvalue", "i64[14], 14, 0, true"});
+  samples.push_back({"kthvalue", "f64[14], 14, 0, true"});
 }
 
 void add_within_dims(Samples& samples) {
