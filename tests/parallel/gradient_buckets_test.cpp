@@ -17,7 +17,7 @@
 #include "tests/tensor/environment_variable.h"
 
 namespace tegula {
-namespace {
+namespace gradient_buckets_test {
 
 namespace nn = torch::nn;
 
@@ -483,5 +483,5 @@ TEST(BucketHook, NeedsReductionsThatAreAsync) {
   });
 }
 
-}  // namespace
+}  // namespace gradient_buckets_test
 }  // namespace tegula

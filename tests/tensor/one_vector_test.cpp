@@ -7,7 +7,7 @@
 #include "tests/tensor/images.h"
 
 namespace tegula {
-namespace {
+namespace one_vector_test {
 
 using Make = std::function<Tensors(const Tensors& x)>;
 
@@ -230,5 +230,5 @@ TEST(CutVectors, AreTransformedWithoutAGather) {
   });
 }
 
-}  // namespace
+}  // namespace one_vector_test
 }  // namespace tegula
