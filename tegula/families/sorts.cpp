@@ -142,6 +142,10 @@ std::int64_t total(const Sizes& numbers) {
   return sum;
 }
 
+at::Tensor searchable(const at::Tensor& x) {
+  return x.scalar_type() == at::kBool ? x.to(at::kByte) : x;
+}
+
 // Of sorted numbers of all ranks the one before which there are k. Two of those that are told are
 // below and above it, and per shard no more are in between than lie from one that is told to the
 // next, but for equal ones, which are only counted.
@@ -156,28 +160,24 @@ at::Tensor kth_number(const at::Tensor& numbers, std::int64_t k, const Payload& 
   const at::Tensor places_told = joined_parts(places, vector);
   const Sizes counts = numbers_of_all({places.size(0)}, vector);
   const at::Tensor candidates = std::get<0>(told.sort());
-  at::Tensor least = candidates[0], greatest = candidates[-1];
-  for (std::int64_t at = 0; at < candidates.size(0); ++at) {
-    const at::Tensor& one = candidates[at];
-    std::int64_t first = 0, surely_up_to = 0, at_most_below = 0;
-    for (const std::int64_t count : counts) {
-      const at::Tensor of_shard = told.narrow(0, first, count);
-      const at::Tensor at_places = places_told.narrow(0, first, count);
-      first += count;
-      if (count == 0) continue;
-      const std::int64_t up_to = of_shard.le(one).sum().item<std::int64_t>();
-      const std::int64_t below = of_shard.lt(one).sum().item<std::int64_t>();
-      if (up_to > 0) surely_up_to += at_places[up_to - 1].item<std::int64_t>() + 1;
-      at_most_below += below < count ? at_places[below].item<std::int64_t>()
-                                     : at_places[count - 1].item<std::int64_t>() + 1;
-    }
-    if (at_most_below <= k) least = one;
-    if (surely_up_to > k) {
-      greatest = one;
-      break;
-    }
+  // per candidate: so many elements are surely no greater, at most so many less
+  at::Tensor surely_up_to = at::zeros({candidates.size(0)}, at::kLong);
+  at::Tensor at_most_below = at::zeros({candidates.size(0)}, at::kLong);
+  std::int64_t first = 0;
+  for (const std::int64_t count : counts) {
+    if (count == 0) continue;
+    const at::Tensor of_shard = searchable(told.narrow(0, first, count));
+    const at::Tensor at_places = places_told.narrow(0, first, count);
+    first += count;
+    const at::Tensor up_to = at::searchsorted(of_shard, searchable(candidates), false, true);
+    const at::Tensor below = at::searchsorted(of_shard, searchable(candidates));
+    surely_up_to += at::cat({at::zeros({1}, at::kLong), at_places + 1}).index_select(0, up_to);
+    at_most_below += at::cat({at_places, at_places.slice(0, -1) + 1}).index_select(0, below);
   }
   const auto count_where = [&](const at::Tensor& mask) { return mask.sum().item<std::int64_t>(); };
+  const std::int64_t last_below = std::max<std::int64_t>(count_where(at_most_below.le(k)) - 1, 0);
+  const at::Tensor least = candidates[last_below];
+  const at::Tensor greatest = candidates[count_where(surely_up_to.le(k))];
   const at::Tensor is_between = at::logical_and(numbers.gt(least), numbers.lt(greatest));
   const Sizes counted = numbers_of_all(
       {count_where(numbers.lt(least)), count_where(numbers.eq(least)), count_where(is_between)},

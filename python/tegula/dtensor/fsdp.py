@@ -94,12 +94,14 @@ def _cut(group, placement_of):
         dim = 0 if placement is None else our_placement(placement).dim
         by_dim.setdefault(dim, []).append(sharded)
         _bring_to_the_mesh_of_both(sharded, group.mesh)
-    # Ranks that were not seeded alike keep each their own part, as in PyTorch; replicas are the first rank's.
+    # Ranks that were not seeded alike keep each their own part, as in PyTorch; replicas are the first rank's. On a slice
+    # of a mesh there are other replicas besides, which have to be alike.
     source = None if group.mesh.ndim == 1 else 0
+    is_slice = group.mesh.root != group.mesh
     for dim, members in sorted(by_dim.items()):
         role = [Replicate()] * (group.mesh.ndim - 1) + [Shard(dim)]
         _tegula.distribute_members([(sharded.parameter, [str(number)], role) for number, sharded in enumerate(members)
-                                    if sharded.planned is None], group.mesh, source)
+                                    if sharded.planned is None and not is_slice], group.mesh, source)
         standing = [("", str(number), sharded.parameter, "parameter") for number, sharded in enumerate(members)]
         _tegula.fully_shard_members(standing, group.mesh, [role] * 3, "even", 1, 0, "async", None, False)
 
