@@ -159,6 +159,12 @@ auto all_reduce_of(const at::Tensor& tensor, ReduceOp op) {
   return [&tensor, op](const Party& party) { return comm::prepare_all_reduce(party, tensor, op); };
 }
 
+auto all_reduce_in_place_of(const at::Tensor& tensor, ReduceOp op) {
+  return [&tensor, op](const Party& party) {
+    return comm::prepare_all_reduce_in_place(party, tensor, op);
+  };
+}
+
 auto all_gather_of(const at::Tensor& tensor, std::int64_t dim, const Group::Sizes& sizes) {
   return [&tensor, dim, &sizes](const Party& party) {
     return comm::prepare_all_gather(party, tensor, dim, sizes);
@@ -210,6 +216,12 @@ auto all_reduce_list_of(const std::vector<at::Tensor>& tensors, ReduceOp op) {
   };
 }
 
+auto all_reduce_list_in_place_of(const std::vector<at::Tensor>& tensors, ReduceOp op) {
+  return [&tensors, op](const Party& party) {
+    return comm::prepare_all_reduce_list_in_place(party, tensors, op);
+  };
+}
+
 auto all_gather_list_of(const std::vector<TensorAlong>& tensors) {
   return [&tensors](const Party& party) { return comm::prepare_all_gather_list(party, tensors); };
 }
@@ -229,8 +241,7 @@ at::Tensor Group::all_reduce(const at::Tensor& tensor, ReduceOp op) const {
 }
 
 void Group::all_reduce_(const at::Tensor& tensor, ReduceOp op) const {
-  run_now(*state_, Kind::AllReduce,
-          [&](const Party& party) { return comm::prepare_all_reduce_in_place(party, tensor, op); });
+  run_now(*state_, Kind::AllReduce, all_reduce_in_place_of(tensor, op));
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, std::int64_t dim, const Sizes& sizes) const {
@@ -279,9 +290,7 @@ std::vector<at::Tensor> Group::all_reduce_coalesced(const std::vector<at::Tensor
 }
 
 void Group::all_reduce_coalesced_(const std::vector<at::Tensor>& tensors, ReduceOp op) const {
-  run_now(*state_, Kind::AllReduce, [&](const Party& party) {
-    return comm::prepare_all_reduce_list_in_place(party, tensors, op);
-  });
+  run_now(*state_, Kind::AllReduce, all_reduce_list_in_place_of(tensors, op));
 }
 
 std::vector<at::Tensor> Group::all_gather_coalesced(const std::vector<TensorAlong>& tensors) const {
@@ -313,6 +322,10 @@ void Group::barrier() const { run_now(*state_, Kind::Barrier, barrier_of); }
 
 Pending Group::all_reduce_async(const at::Tensor& tensor, ReduceOp op) const {
   return Pending(run_async(*state_, Kind::AllReduce, all_reduce_of(tensor, op)));
+}
+
+Pending Group::all_reduce_async_(const at::Tensor& tensor, ReduceOp op) const {
+  return Pending(run_async(*state_, Kind::AllReduce, all_reduce_in_place_of(tensor, op)));
 }
 
 Pending Group::all_gather_async(const at::Tensor& tensor, std::int64_t dim,
@@ -355,6 +368,11 @@ Pending Group::permute_async(const at::Tensor& tensor, const std::vector<int>& t
 PendingList Group::all_reduce_coalesced_async(const std::vector<at::Tensor>& tensors,
                                               ReduceOp op) const {
   return PendingList(run_async(*state_, Kind::AllReduce, all_reduce_list_of(tensors, op)));
+}
+
+PendingList Group::all_reduce_coalesced_async_(const std::vector<at::Tensor>& tensors,
+                                               ReduceOp op) const {
+  return PendingList(run_async(*state_, Kind::AllReduce, all_reduce_list_in_place_of(tensors, op)));
 }
 
 PendingList Group::all_gather_coalesced_async(const std::vector<TensorAlong>& tensors) const {

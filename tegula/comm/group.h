@@ -162,6 +162,8 @@ class Group {
 
   // The same, without waiting: the tensors passed must stay as they are until the call is done.
   Pending all_reduce_async(const at::Tensor& tensor, ReduceOp op) const;
+  // In place: gives `tensor` when done.
+  Pending all_reduce_async_(const at::Tensor& tensor, ReduceOp op) const;
   Pending all_gather_async(const at::Tensor& tensor, std::int64_t dim,
                            const Sizes& sizes = {}) const;
   Pending reduce_scatter_async(const at::Tensor& tensor, std::int64_t dim, ReduceOp op,
@@ -177,6 +179,9 @@ class Group {
   Pending permute_async(const at::Tensor& tensor, const std::vector<int>& to,
                         const std::optional<std::vector<std::int64_t>>& shape = std::nullopt) const;
   PendingList all_reduce_coalesced_async(const std::vector<at::Tensor>& tensors, ReduceOp op) const;
+  // In place: gives `tensors` when done. UsageError if two of them share memory.
+  PendingList all_reduce_coalesced_async_(const std::vector<at::Tensor>& tensors,
+                                          ReduceOp op) const;
   PendingList all_gather_coalesced_async(const std::vector<TensorAlong>& tensors) const;
   PendingList reduce_scatter_coalesced_async(const std::vector<TensorAlong>& tensors,
                                              ReduceOp op) const;

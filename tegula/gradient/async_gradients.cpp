@@ -71,8 +71,8 @@ class AsyncGradients {
   }
 
  private:
-  // Of gradients under way, unless their leaves say another number, and of buckets. Each is there
-  // twice meanwhile, before and after its reduction.
+  // Of gradients under way by themselves, each of which is there twice meanwhile, before and after
+  // its reduction, unless their leaves say another number; and of buckets.
   static constexpr std::int64_t kMostBytes = std::int64_t{32} << 20U;
   static constexpr std::int64_t kMostBytesInBuckets = std::int64_t{16} << 20U;
 

@@ -1,6 +1,6 @@
-// The idea: a bucket without a hook is one coalesced all-reduce of the tiles as they are, so
-// nothing is copied, and each result has memory of its own. Only a hook needs them in one piece:
-// that costs a copy there and one back.
+// The idea: a bucket without a hook is one coalesced all-reduce of the tiles as they are, in place,
+// so nothing is copied or allocated. Only a hook needs them in one piece: that costs a copy there
+// and one back.
 #include "tegula/gradient/bucket.h"
 
 #include <ATen/ATen.h>
@@ -118,11 +118,11 @@ void Bucket::start() {
 Bucket::Finish Bucket::started_all_reduce() const {
   const BelowAutograd below;
   if (tiles_.size() == 1) {
-    return [call = owed_.group.all_reduce_async(tiles_.front(), owed_.op)] {
+    return [call = owed_.group.all_reduce_async_(tiles_.front(), owed_.op)] {
       return std::vector<at::Tensor>{call.wait()};
     };
   }
-  return [call = owed_.group.all_reduce_coalesced_async(tiles_, owed_.op)] { return call.wait(); };
+  return [call = owed_.group.all_reduce_coalesced_async_(tiles_, owed_.op)] { return call.wait(); };
 }
 
 Bucket::Finish Bucket::started_hook() const {

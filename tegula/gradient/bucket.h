@@ -18,7 +18,7 @@ namespace tegula::inner {
 // A gradient that owes one all-reduce.
 struct OwedGradient {
   at::Tensor leaf;
-  at::Tensor tile;  // in the type that it travels in; nobody writes to it any more
+  at::Tensor tile;  // in the type that it travels in, contiguous; nobody else has it
   DTensorSpec wanted;
   OwedAllReduce owed;
 

@@ -52,14 +52,18 @@ bool has_held_gradient(const at::Tensor& leaf, const GradientPolicy& policy) {
 
 enum class Owner { We, Others };
 
-// Others, if anybody else has the tensor, its tile or a view of that, and could write to it.
-Owner owner_of(const at::Tensor& grad) {
-  if (grad.use_count() != 1) return Owner::Others;
-  const PayloadPtr payload = payload_of(grad);
-  const at::Tensor* tile = payload ? payload->tile_at_hand() : nullptr;
-  const bool is_ours = tile && payload.use_count() == 2 && tile->use_count() == 1 &&
-                       tile->storage().use_count() == 1;
+// Others, if anybody else has its tile or a view of that, and could write to it or read it.
+Owner owner_of_tile(const Payload& payload) {
+  const at::Tensor* tile = payload.tile_at_hand();
+  const bool is_ours = tile && tile->use_count() == 1 && tile->storage().use_count() == 1;
   return is_ours ? Owner::We : Owner::Others;
+}
+
+// Others, if anybody else has the tensor or its tile.
+Owner owner_of(const at::Tensor& grad) {
+  const PayloadPtr payload = payload_of(grad);
+  if (!payload || grad.use_count() != 1 || payload.use_count() != 2) return Owner::Others;
+  return owner_of_tile(*payload);
 }
 
 // What a gradient that owes one all-reduce is, once it is reduced with others; none if the leaf has
@@ -77,8 +81,9 @@ std::optional<at::Tensor> in_bucket(const at::Tensor& leaf, const at::Tensor& ow
   const BelowAutograd below;
   const at::Tensor tile = held.resolved_tile();
   const at::Tensor sent = options.wire ? tile.to(*options.wire) : tile;
-  const bool is_fresh = owner == Owner::We || !sent.is_alias_of(held.tile());
-  return outer_tensor(reduce_in_bucket({leaf, is_fresh ? sent : sent.clone(), to, *owed}, buckets));
+  const bool is_ours = owner == Owner::We || !sent.is_alias_of(held.tile());
+  const at::Tensor ours = is_ours ? sent.contiguous() : sent.clone(at::MemoryFormat::Contiguous);
+  return outer_tensor(reduce_in_bucket({leaf, ours, to, *owed}, buckets));
 }
 
 class PlaceGradient final : public torch::autograd::FunctionPreHook {
@@ -109,8 +114,9 @@ class PlaceGradient final : public torch::autograd::FunctionPreHook {
     bool is_in_bucket = false;
     const auto start = [&](const at::Tensor& owing, const DTensorSpec& wanted,
                            const RouteOptions& options) {
-      const auto bucketed =
-          in_bucket(leaf, owing, wanted, options, owing.is_same(grad) ? owner : Owner::We);
+      // a reduced form of the gradient may be remembered by it
+      const Owner of_tile = owing.is_same(grad) ? owner : owner_of_tile(*payload_in(owing));
+      const auto bucketed = in_bucket(leaf, owing, wanted, options, of_tile);
       is_in_bucket = bucketed.has_value();
       return bucketed ? *bucketed : move_to(owing, wanted, CallMode::Async, options);
     };

@@ -482,12 +482,13 @@ void coalesced_calls_give_the_bits_of_single_ones(World& world) {
   for (std::int64_t largest : {0, 1, 700, 9000, 70'000, 400'000}) {
     if (n > 3 && largest > 9000) continue;
     const std::vector<at::Tensor> mine = mixed_list(world.rank(), n, largest);
-    std::vector<at::Tensor> sums, gathered, scattered, in_place;
+    std::vector<at::Tensor> sums, gathered, scattered, in_place, in_place_later;
     for (const at::Tensor& tensor : mine) {
       sums.push_back(group.all_reduce(tensor, ReduceOp::Sum));
       gathered.push_back(group.all_gather(tensor, -1));
       scattered.push_back(group.reduce_scatter(tensor, -1, ReduceOp::Sum, parts));
       in_place.push_back(tensor.clone(at::MemoryFormat::Preserve));
+      in_place_later.push_back(tensor.clone(at::MemoryFormat::Preserve));
     }
     check_lists(group.all_reduce_coalesced(mine, ReduceOp::Sum), sums, "all_reduce_coalesced");
     check_lists(group.all_gather_coalesced(along_last_dim(mine, {})), gathered,
@@ -506,6 +507,11 @@ void coalesced_calls_give_the_bits_of_single_ones(World& world) {
     check_lists(sum.wait(), sums, "all_reduce_coalesced_async");
     check_lists(whole.wait(), gathered, "all_gather_coalesced_async");
     check_lists(part.wait(), scattered, "reduce_scatter_coalesced_async");
+    group.all_reduce_coalesced_async_(in_place_later, ReduceOp::Sum).wait();
+    check_lists(in_place_later, sums, "all_reduce_coalesced_async_");
+    in_place[0].copy_(mine[0]);
+    group.all_reduce_async_(in_place[0], ReduceOp::Sum).wait();
+    check_equal(in_place[0], sums[0], "all_reduce_async_");
   }
 }
 

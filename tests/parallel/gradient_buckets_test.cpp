@@ -292,22 +292,38 @@ TEST(GradientBuckets, GradientsThatAreAskedForAreReturned) {
   });
 }
 
+struct TwoLeaves : nn::Module {
+  TwoLeaves()
+      : a(register_parameter("a", numbers({4}, 1))), b(register_parameter("b", numbers({4}, 2))) {}
+  at::Tensor a, b;
+};
+
 // Both leaves get one and the same tensor.
 TEST(GradientBuckets, AGradientOfTwoLeavesIsReducedForEach) {
-  struct Sum : nn::Module {
-    Sum()
-        : a(register_parameter("a", numbers({4}, 1))),
-          b(register_parameter("b", numbers({4}, 2))) {}
-    at::Tensor a, b;
-  };
-  Sum plain;
+  TwoLeaves plain;
   at::mul(samples(), plain.a + plain.b).sum().backward();
   on_ranks({2, 3}, [&](World& world) {
     const DeviceMesh mesh = world.mesh({{"dp", world.size()}});
-    Sum ours;
+    TwoLeaves ours;
     replicate(ours, mesh);
     at::mul(shard_batch(samples(), mesh), ours.a + ours.b).sum().backward();
     expect_equal(gradients_of(ours), gradients_of(plain));
+  });
+}
+
+// Over "tp" it is reduced at once, and remembered so.
+TEST(GradientBuckets, AGradientOfTwoLeavesThatOwesOverTwoAxesIsReducedForEach) {
+  on_ranks({2, 4}, [&](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}, {"tp", world.size() / 2}});
+    const Placements owing = {Partial(ReduceOp::Sum), Partial(ReduceOp::Sum)};
+    const at::Tensor mine = numbers({4}, 10 + world.rank());
+    const at::Tensor grad = from_local(mine.clone(), mesh, owing);
+    const at::Tensor want = full_tensor(grad);
+    TwoLeaves ours;
+    replicate(ours, mesh["dp"]);
+    (ours.a + ours.b).backward(grad);
+    expect_equal(gradients_of(ours), {want, want});
+    EXPECT_EQ(difference(to_local(grad), mine), "");  // what the user gave is as it was
   });
 }
 
