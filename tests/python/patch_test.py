@@ -235,6 +235,22 @@ class Rules(unittest.TestCase):
             self.assertEqual((y.placements, counted.get_total_counts()), ((Shard(dim),), 0))
             self.assertEqual(y.full_tensor().tolist(), (whole * factors * 2).tolist())
 
+    def test_a_registered_way_may_write_to_what_it_is_given_by_name(self):
+        library = torch.library.Library("patched_out", "DEF")
+        library.define("added(Tensor x, *, Tensor y, Tensor(a!) out) -> Tensor(a!)")
+        library.impl("added", lambda x, *, y, out: out.copy_(x + y), "CompositeExplicitAutograd")
+
+        @experimental.register_sharding(torch.ops.patched_out.added.default)
+        def ways(x, y, out):
+            return [([Shard(0)], [Shard(0), Shard(0), Shard(0)])]
+
+        whole = numbers(RANKS + 1, 2)
+        for placement in Shard(0), Replicate():
+            x, out = distribute_tensor(whole, MESH, [Shard(0)]), distribute_tensor(0 * whole, MESH, [placement])
+            got = torch.ops.patched_out.added(x, y=x, out=out)
+            self.assertEqual(got.placements, (placement,))
+            self.assertEqual(out.full_tensor().tolist(), (2 * whole).tolist())
+
     def test_movements_that_nobody_asked_for_are_refused_where_the_program_says_so(self):
         x = distribute_tensor(numbers(RANKS, RANKS), MESH, [Shard(0)])
         with ExplicitRedistributionContext():

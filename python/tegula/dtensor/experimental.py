@@ -135,14 +135,29 @@ def _carry_out(op, function, *args):
     chosen = [min(ways, key=functools.partial(_moved, args, axis)) for axis in range(mesh.ndim)]
     tiles = [_tensors.to_local(_tensors.redistribute(value, mesh, [wanted[place] for _, wanted in chosen]))
              if _is_distributed(value) else value for place, value in enumerate(args)]
-    whole = op(*(torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-                 if isinstance(value, torch.Tensor) else value for value in args))
-    results = op(*tiles)
+    whole = _call(op, [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+                       if isinstance(value, torch.Tensor) else value for value in args])
+    results = _call(op, tiles)
     is_one = isinstance(results, torch.Tensor)
     made = [_tensors.from_local(result, mesh, [placed[place] for placed, _ in chosen], list(like.shape),
                                 list(like.stride()), run_check=False)
             for place, (result, like) in enumerate(zip([results] if is_one else results, [whole] if is_one else whole))]
+    made = [result if into is None else args[into].copy_(result) for result, into in zip(made, _written(op))]
     return made[0] if is_one else tuple(made)
+
+
+def _call(op, values):
+    """An operator on values in the order of its signature, some of which it takes by name only."""
+    named = {argument.name: value for argument, value in zip(op._schema.arguments, values) if argument.kwarg_only}
+    return op(*values[:len(values) - len(named)], **named)
+
+
+def _written(op):
+    """For each result, the place of the argument that it is: of in-place and out= forms; else None."""
+    def places(alias):
+        return [place for place, argument in enumerate(op._schema.arguments)
+                if alias and alias.is_write and argument.alias_info and argument.alias_info.before_set == alias.before_set]
+    return [next(iter(places(result.alias_info)), None) for result in op._schema.returns]
 
 
 def _moved(args, axis, way):
