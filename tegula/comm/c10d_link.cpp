@@ -41,12 +41,22 @@ void C10dLink::note_started(const Work& work) {
 
 void C10dLink::finish(const Call& call, const Work& work, const Tensors& memory) {
   try {
-    if (!work->wait()) throw std::runtime_error("the call was given up");
+    if (!work->wait(longest_wait(call))) throw std::runtime_error("the call was given up");
   } catch (...) {
     forget(work);
     fail(call, work, memory);
   }
   forget(work);
+}
+
+// Before libtorch 2.8 gloo's collectives know the timeout that the group was made with, not the
+// call's. So the wait ends a little after the call should have, whatever the work does.
+std::chrono::milliseconds C10dLink::longest_wait(const Call& call) {
+  const bool is_message = call.kind() == Kind::Send || call.kind() == Kind::Recv;
+  if (is_message || options_.engine != "gloo") return kNoTimeout;
+  constexpr std::chrono::milliseconds kGrace{500};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return options_.timeout + kGrace;
 }
 
 void C10dLink::forget(const Work& work) {
@@ -57,7 +67,10 @@ void C10dLink::forget(const Work& work) {
 void C10dLink::fail(const Call& call, const Work& work, const Tensors& memory) {
   if (!work || !work->isCompleted()) {
     park(memory, work);
-    if (call.kind() != Kind::Send && call.kind() != Kind::Recv) is_touched_still_ = true;
+    if (call.kind() != Kind::Send && call.kind() != Kind::Recv) {
+      is_touched_still_ = true;
+      if (work) static_cast<void>(new auto(backend_));  // its end would wait for the work
+    }
   }
   const std::string why = sentence_of(std::current_exception());
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -66,6 +66,7 @@ class C10dLink {
   void throw_if_broken();
   void note_started(const Work& work);
   void forget(const Work& work);
+  std::chrono::milliseconds longest_wait(const Call& call);
   [[noreturn]] void fail(const Call& call, const Work& work, const Tensors& memory);
 
   c10::intrusive_ptr<c10d::Backend> backend_;

@@ -48,6 +48,16 @@ std::shared_ptr<gloo::transport::Device> new_device(const EngineOptions& options
   return Gloo::createDeviceForHostname(address_towards(options.rendezvous_host));
 }
 
+// Returns when all members are about to connect. The store knows of ranks that left; gloo would
+// wait for them until its timeout.
+void await_members(const EngineOptions& options) {
+  const auto key = [](int index) { return "here/" + std::to_string(index); };
+  options.store->set(key(options.index), "1");
+  std::vector<std::string> all;
+  for (int index = 0; index < options.size; ++index) all.push_back(key(index));
+  options.store->wait(all, options.timeout);
+}
+
 // gloo writes to sockets in a way that kills the process when the peer is gone. Unless the program
 // has its own idea of that signal, it is ignored, so that the write fails and becomes our error.
 void survive_lost_peers() {
@@ -64,6 +74,7 @@ std::shared_ptr<Engine> make_gloo_engine(const EngineOptions& options) {
   try {
     auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
     settings->devices.push_back(new_device(options));
+    await_members(options);
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(options.store, options.index,
                                                                options.size, settings);
     return make_c10d_engine(backend, {"gloo", options.group, options.timeout});

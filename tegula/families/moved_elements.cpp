@@ -242,8 +242,10 @@ Recipe make_constant_pad(const Call& call) {
     const MovePlan& plan = padding->plan;
     if (!plan.is_inside) return plan.result({});
     const at::Scalar value = arguments[2].toScalar();
-    const at::Tensor tile = tile_at(arguments[0].toTensor(), plan.from, plan.world);
-    return plan.result(at::constant_pad_nd(plan.fetch(tile, value), padding->local_pads, value));
+    const at::Tensor tile =
+        plan.fetch(tile_at(arguments[0].toTensor(), plan.from, plan.world), value);
+    if (!padding->has_result_here()) return plan.result(padding->empty_result());
+    return plan.result(at::constant_pad_nd(tile, padding->local_pads, value));
   };
 }
 

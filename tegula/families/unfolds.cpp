@@ -195,9 +195,10 @@ Recipe make_stft(const Call& call) {
   const c10::IValue& is_half = a[form.normalized + 1];
   if (self.is_complex() && !is_half.isNone() && is_half.toBool()) return nullptr;
   const c10::IValue& as_complex = a[form.normalized + 2];
-  const c10::IValue& align = a[form.normalized + 3];
+  const std::size_t align = form.normalized + 3;  // not in libtorch 2.6
   const bool says_what = !as_complex.isNone() || self.is_complex();
-  if (!says_what || (!align.isNone() && align.toBool())) return nullptr;
+  const bool aligns = a.size() > align && !a[align].isNone() && a[align].toBool();
+  if (!says_what || aligns) return nullptr;
   return [pads, n](Arguments given) -> Values {
     at::Tensor x = tensor_at(given, 0);
     if (pads) x = padded(x, n / 2, given[form.center + 1].toStringView());

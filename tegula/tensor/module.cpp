@@ -3,6 +3,7 @@
 #include "tegula/tensor/module.h"
 
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/passes/tensorexpr_fuser.h>
 #include <torch/nn/module.h>
 #include <torch/optim.h>
 
@@ -221,6 +222,7 @@ void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
 
 void distribute_module(torch::jit::Module& module, const DeviceMesh& mesh,
                        const PlacementPatterns& patterns, const DistributeOptions& options) {
+  torch::jit::setTensorExprFuserEnabled(false);
   distribute_members(members_asked(module, patterns), mesh, options);
 }
 

@@ -54,7 +54,8 @@ void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
 void distribute_module(torch::nn::Module& module, const DeviceMesh& mesh,
                        const DistributeOptions& options = {});
 
-// The same for a module that torch::jit::load gave.
+// The same for a module that torch::jit::load gave. From then on TorchScript fuses no operators in
+// this process: what it fuses reads memory itself.
 void distribute_module(torch::jit::Module& module, const DeviceMesh& mesh,
                        const PlacementPatterns& patterns = {},
                        const DistributeOptions& options = {});

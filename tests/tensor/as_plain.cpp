@@ -233,6 +233,15 @@ std::string error_of(const std::function<void()>& call) {
   return "nothing was thrown";
 }
 
+bool libtorch_does(const std::function<void()>& call) {
+  try {
+    call();
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }

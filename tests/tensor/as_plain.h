@@ -61,6 +61,9 @@ at::Tensor leaf(at::IntArrayRef shape, std::uint64_t seed = 1);
 // What a call throws, "nothing was thrown" if it does not.
 std::string error_of(const std::function<void()>& call);
 bool contains(const std::string& text, const std::string& part);
+// Whether this libtorch does that with plain tensors: older ones lack some gradients, and refuse
+// to pad what has no elements.
+bool libtorch_does(const std::function<void()>& call);
 
 // The meshes that tests use, by number of ranks: (a=2), (a=3), (a=2, b=2).
 DeviceMesh usual_mesh(const World& world);

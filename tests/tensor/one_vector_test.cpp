@@ -15,6 +15,7 @@ struct CutOp {
   std::string name;
   std::vector<std::vector<std::int64_t>> inputs;
   Make op;
+  bool pads = false;  // tiles, some of them without elements
 };
 
 void PrintTo(const CutOp& one, std::ostream* out) { *out << one.name; }
@@ -50,6 +51,9 @@ std::vector<Way> vector_ways(const DeviceMesh& mesh, const Tensors& inputs) {
 
 TEST_P(CutVectors, AreAsPlain) {
   const CutOp& one = GetParam();
+  if (one.pads && !libtorch_does([] { at::constant_pad_nd(at::empty({0, 2}), {1, 0}); })) {
+    GTEST_SKIP() << "this libtorch does not pad what has no elements";
+  }
   Tensors inputs;
   for (const auto& shape : one.inputs) inputs.push_back(leaf(shape, inputs.size() + 1));
   if (inputs.front().dim() == 1) {
@@ -151,11 +155,12 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Tensors& x) -> Tensors { return {at::glu(x[0], -1)}; }},
         CutOp{"block_diag",
               {{3, 4}, {2, 2}, {5}},
-              [](const Tensors& x) -> Tensors { return {at::block_diag({x[0], x[1], x[2]})}; }},
-        CutOp{
-            "pad_sequence",
-            {{5, 3}, {2, 3}},
-            [](const Tensors& x) -> Tensors { return {at::pad_sequence({x[0], x[1]}, true, 2)}; }},
+              [](const Tensors& x) -> Tensors { return {at::block_diag({x[0], x[1], x[2]})}; },
+              /*pads=*/true},
+        CutOp{"pad_sequence",
+              {{5, 3}, {2, 3}},
+              [](const Tensors& x) -> Tensors { return {at::pad_sequence({x[0], x[1]}, true, 2)}; },
+              /*pads=*/true},
         CutOp{"diag_embed",
               {{7}},
               [](const Tensors& x) -> Tensors {

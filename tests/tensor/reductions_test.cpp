@@ -74,10 +74,17 @@ TEST(Reductions, PlacesOfExtremesAreWhatPlainTensorsGive) {
   }
 }
 
+// at::aminmax takes what requires grad.
+bool has_gradient_of_aminmax() {
+  return libtorch_does([] { at::aminmax(leaf({3}), 0); });
+}
+
 TEST(Reductions, ExtremesWhereRanksAreEmptyAreWhatPlainTensorsGive) {
-  const Reduction extremes = [](const at::Tensor& x) -> Tensors {
-    const auto [least, greatest] = at::aminmax(x);
-    const auto [low, high] = at::aminmax(x, 0, true);
+  const bool has_gradient = has_gradient_of_aminmax();
+  const Reduction extremes = [&](const at::Tensor& x) -> Tensors {
+    const at::Tensor t = has_gradient ? x : x.detach();
+    const auto [least, greatest] = at::aminmax(t);
+    const auto [low, high] = at::aminmax(t, 0, true);
     return {x.amax(0), x.amin({0, 1}, true), x.max(), x.min(), least, greatest, low, high};
   };
   expect_reduced_as_plain(extremes);
@@ -297,7 +304,10 @@ TEST(Reductions, SendTotalsOnly) {
        [](const at::Tensor& t) -> Tensors { return {t.logsumexp(kFirst), t.logsumexp(kSecond)}; }},
       {"renorm", [](const at::Tensor& t) -> Tensors { return {t.renorm(2, 0, 1)}; }},
       {"dist", [](const at::Tensor& t) -> Tensors { return {at::dist(t, t.detach() + 1)}; }},
-      {"aminmax", [](const at::Tensor& t) -> Tensors { return {std::get<0>(at::aminmax(t, 0))}; }},
+      {"aminmax",
+       [](const at::Tensor& t) -> Tensors {
+         return {std::get<0>(at::aminmax(has_gradient_of_aminmax() ? t : t.detach(), 0))};
+       }},
       {"trace", [](const at::Tensor& t) -> Tensors { return {t.detach().trace()}; }},
       {"scans",
        [](const at::Tensor& t) -> Tensors {
