@@ -163,7 +163,7 @@ Recipe make_block_diag(const Call& call) {
     std::int64_t before = 0;
     for (at::Tensor& block : blocks) {
       const std::int64_t size = block.size(1);
-      block = at::constant_pad_nd(block, {before, columns - before - size, 0, 0});
+      block = at::constant_pad_nd(block, {before, columns - before - size});
       before += size;
     }
     return {at::cat(blocks, 0)};

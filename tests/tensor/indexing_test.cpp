@@ -138,7 +138,8 @@ TEST(Indexing, PartsOfMatricesGiveWhatPlainTensorsGive) {
 }
 
 TEST(Indexing, CopiesOfViewsGiveWhatPlainTensorsGive) {
-  const bool has_gradient = libtorch_does([] { at::narrow_copy(leaf({3}), 0, 1, 2); });
+  const bool has_gradient =
+      libtorch_does([] { at::narrow_copy(leaf({3}), 0, 1, 2).sum().backward(); });
   expect_as_plain({leaf({4, 1, 6}), leaf({1, 6}, 2)}, [&](const Tensors& in) {
     Tensors all{at::select_copy(in[0], 0, 2),
                 at::slice_copy(in[0], 2, 1, 5, 2),
