@@ -19,10 +19,10 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
       {"aten::_pad_packed_sequence", {1}},
       {"aten::_pack_padded_sequence_backward", {2}},
   };
-  // quantiles in libtorch 2.14 and newer
-  static const std::set<std::string> point_into_data = {"aten::quantile", "aten::nanquantile",
-                                                        "aten::_saturate_weight_to_fp16",
-                                                        "aten::_rowwise_prune"};
+  static const std::set<std::string> point_into_data = {
+      "aten::quantile",           "aten::quantile.scalar",          "aten::nanquantile",
+      "aten::nanquantile.scalar", "aten::_saturate_weight_to_fp16", "aten::_rowwise_prune",
+  };
   // recurrent modules make the initial state themselves, plain
   static const std::set<std::string> take_plain_tensors = {
       "aten::lstm.input", "aten::gru.input", "aten::rnn_tanh.input", "aten::rnn_relu.input",

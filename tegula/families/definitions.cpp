@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numbers>
+#include <set>
+#include <string>
 
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/call_tensors.h"
@@ -307,17 +309,73 @@ Recipe make_instance_norm(const Call& call) {
   };
 }
 
-// (self, q, dim, keepdim, interpolation) where q is one number
-template <at::Tensor (*quantile)(const at::Tensor&, double, std::optional<std::int64_t>, bool,
-                                 c10::string_view)>
+// What lies between the elements of a sorted dim at `ranks`, which count from 0 and may be broken
+// numbers.
+at::Tensor read_between(const at::Tensor& sorted, std::int64_t dim, const at::Tensor& ranks,
+                        c10::string_view interpolation) {
+  Sizes shape = sorted.sizes().vec();
+  shape[static_cast<std::size_t>(dim)] = ranks.size(dim);
+  const auto at_ranks = [&](const at::Tensor& whole_ranks) {
+    return sorted.gather(dim, whole_ranks.to(at::kLong).expand(shape));
+  };
+  if (interpolation == "lower") return at_ranks(ranks.floor());
+  if (interpolation == "higher") return at_ranks(ranks.ceil());
+  if (interpolation == "nearest") return at_ranks(ranks.round());
+  const at::Tensor below = ranks.floor();
+  const at::Tensor share = interpolation == "midpoint" ? at::full_like(ranks, 0.5) : ranks - below;
+  return at::lerp(at_ranks(below), at_ranks(ranks.ceil()), share.expand(shape));
+}
+
+// One number, or a tensor of them.
+at::Tensor asked_quantiles(const c10::IValue& q, at::ScalarType type) {
+  return q.isTensor() ? q.toTensor() : at::scalar_tensor(q.toDouble(), at::TensorOptions(type));
+}
+
+bool are_shares(const at::Tensor& q) {
+  const at::Tensor whole = whole_of(q.detach());
+  return whole.is_meta() || whole.ge(0).logical_and_(whole.le(1)).all().item().toBool();
+}
+
+// (self, q, dim, keepdim, interpolation): self is sorted, then read at the ranks that q stands for.
+// libtorch's own composition points into the data of its tensors since 2.14.
+template <bool skips_nans>
 Recipe make_quantile(const Call& call) {
   const Arguments a = call.arguments();
-  const at::Tensor& q = tensor_at(a, 1);
-  if (q.dim() != 0 || !is_spread(tensor_at(a, 0)) || q.requires_grad()) return nullptr;
+  const at::Tensor& self = tensor_at(a, 0);
+  if (!is_computed_as_it_is(self) || self.numel() == 0) return nullptr;
+  const std::set<std::string> known = {"linear", "lower", "higher", "midpoint", "nearest"};
+  if (!known.contains(std::string(a[4].toStringView()))) return nullptr;
+  const std::int64_t dims = std::max<std::int64_t>(self.dim(), 1);
+  if (!a[2].isNone() && (a[2].toInt() < -dims || a[2].toInt() >= dims)) return nullptr;
+  const at::Tensor q = asked_quantiles(a[1], self.scalar_type());
+  if (q.dim() > 1 || q.scalar_type() != self.scalar_type() || !are_shares(q)) return nullptr;
+
   return [](Arguments given) -> Values {
-    const auto dim = given[2].isNone() ? std::nullopt : std::optional(given[2].toInt());
-    return {quantile(tensor_at(given, 0), whole_of(tensor_at(given, 1)).item().toDouble(), dim,
-                     given[3].toBool(), given[4].toStringView())};
+    const at::Tensor& whole = tensor_at(given, 0);
+    const at::Tensor q = asked_quantiles(given[1], whole.scalar_type());
+    const bool keeps = given[3].toBool();
+    const at::Tensor x = given[2].isNone() ? whole.flatten() : at::atleast_1d(whole);
+    const std::int64_t dim = given[2].isNone() ? 0 : c10::maybe_wrap_dim(given[2].toInt(), x.dim());
+    Sizes along_dim(static_cast<std::size_t>(x.dim()), 1);
+    along_dim[static_cast<std::size_t>(dim)] = q.numel();
+
+    const at::Tensor sorted = std::get<0>(at::sort(x, dim));  // NaNs come last
+    const at::Tensor nans = sorted.detach().isnan();
+    const std::int64_t last = x.size(dim) - 1;
+    at::Tensor ranks = q.reshape(along_dim);
+    if (skips_nans) {
+      ranks = ranks * (last - nans.sum(dim, true)).clamp_min(0).to(q.scalar_type());
+    } else {
+      ranks = (ranks * last).masked_fill(nans.any(dim, true), last);
+    }
+    at::Tensor result = read_between(sorted, dim, ranks, given[4].toStringView());
+    // several quantiles are the first dim of the result
+    result = q.dim() == 1 ? result.unsqueeze(0).transpose(0, dim + 1) : result;
+    if (!keeps || whole.dim() == 0) return {result.squeeze(q.dim() + dim)};
+    if (!given[2].isNone()) return {result};
+    Sizes ones(static_cast<std::size_t>(whole.dim()), 1);
+    if (q.dim() == 1) ones.insert(ones.begin(), q.numel());
+    return {result.reshape(ones)};
   };
 }
 
@@ -401,8 +459,10 @@ const RecipeTable& definition_recipes() {
       {"instance_norm", make_instance_norm},
       {"take_along_dim", make_take_along},
       {"vander", make_vander},
-      {"quantile", make_quantile<at::quantile>},
-      {"nanquantile", make_quantile<at::nanquantile>},
+      {"quantile", make_quantile<false>},
+      {"quantile.scalar", make_quantile<false>},
+      {"nanquantile", make_quantile<true>},
+      {"nanquantile.scalar", make_quantile<true>},
       {"lift", make_lift},
       {"resize_as", make_resize_as},
       {"is_pinned", make_is_pinned},

@@ -137,7 +137,28 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Tensors& x) -> Tensors { return {at::median(x[0].detach().log())}; }},
         CutOp{"quantile",
               {{17}},
-              [](const Tensors& x) -> Tensors { return {at::quantile(x[0], 0.3)}; }}),
+              [](const Tensors& x) -> Tensors { return {at::quantile(x[0], 0.3)}; }},
+        CutOp{"quantiles",
+              {{7, 5}},
+              [](const Tensors& x) -> Tensors {
+                const at::Tensor q = at::tensor({0.0, 0.31, 0.5, 1.0}, at::kDouble);
+                Tensors all{at::quantile(x[0], q), at::quantile(x[0], q, 0),
+                            at::quantile(x[0], q, -1, true),
+                            at::quantile(x[0], q, std::nullopt, true),
+                            at::quantile(x[0], 0.31, 1, true)};
+                for (const auto* between : {"lower", "higher", "nearest", "midpoint"}) {
+                  all.push_back(at::quantile(x[0], q, 0, false, between));
+                }
+                return all;
+              }},
+        CutOp{"quantiles_with_nan",
+              {{7, 5}},
+              [](const Tensors& x) -> Tensors {
+                const at::Tensor some = x[0].detach().log();
+                const at::Tensor q = at::tensor({0.2, 0.7}, at::kDouble);
+                return {at::quantile(some, q, 0), at::nanquantile(some, q, 0),
+                        at::nanquantile(some, 0.7, 1, true), at::nanquantile(some, 0.4)};
+              }}),
     [](const auto& one) { return one.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
