@@ -169,6 +169,7 @@ bool cuts_keys_alone(const Attention& a) {
 // As libtorch's own: a row without any key to look at gives zeros. Halves are added up as floats.
 Values by_totals(Arguments arguments) {
   const Attention a = Attention::forward(arguments);
+  if (a.dropout != 0) return {};  // libtorch refuses it
   const at::ScalarType type = a.query.scalar_type();
   const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
   const double scale = a.scale.value_or(1 / std::sqrt(static_cast<double>(a.query.size(-1))));

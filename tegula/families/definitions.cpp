@@ -347,12 +347,15 @@ Recipe make_quantile(const Call& call) {
   if (!known.contains(std::string(a[4].toStringView()))) return nullptr;
   const std::int64_t dims = std::max<std::int64_t>(self.dim(), 1);
   if (!a[2].isNone() && (a[2].toInt() < -dims || a[2].toInt() >= dims)) return nullptr;
-  const at::Tensor q = asked_quantiles(a[1], self.scalar_type());
-  if (q.dim() > 1 || q.scalar_type() != self.scalar_type() || !are_shares(q)) return nullptr;
+  const at::Tensor asked = asked_quantiles(a[1], self.scalar_type());
+  if (asked.dim() > 1 || asked.scalar_type() != self.scalar_type() || !are_shares(asked)) {
+    return nullptr;
+  }
 
   return [](Arguments given) -> Values {
     const at::Tensor& whole = tensor_at(given, 0);
     const at::Tensor q = asked_quantiles(given[1], whole.scalar_type());
+    if (!are_shares(q)) return {};  // libtorch says what is wrong
     const bool keeps = given[3].toBool();
     const at::Tensor x = given[2].isNone() ? whole.flatten() : at::atleast_1d(whole);
     const std::int64_t dim = given[2].isNone() ? 0 : c10::maybe_wrap_dim(given[2].toInt(), x.dim());

@@ -255,5 +255,21 @@ TEST(CutVectors, AreTransformedWithoutAGather) {
   });
 }
 
+// The second call is of a kind that is known, whatever its numbers are.
+TEST(CutVectors, AreNotAskedForAQuantileThatIsNone) {
+  run_impatient(2, [](World& world) {
+    const at::Tensor x = distribute_tensor(numbers({6}), usual_mesh(world), {Shard(0)});
+    for (const double q : {0.5, 1.5, -0.5}) {
+      const std::string plain = error_of([&] { at::quantile(numbers({6}), q); });
+      EXPECT_EQ(error_of([&] { at::quantile(x, q); }).substr(0, 40), plain.substr(0, 40)) << q;
+    }
+    for (const double q : {0.5, 1.5, -0.5}) {
+      const at::Tensor several = at::full({2}, q, at::kDouble);
+      const std::string plain = error_of([&] { at::quantile(numbers({6}), several); });
+      EXPECT_EQ(error_of([&] { at::quantile(x, several); }).substr(0, 40), plain.substr(0, 40)) << q;
+    }
+  });
+}
+
 }  // namespace one_vector_test
 }  // namespace tegula
