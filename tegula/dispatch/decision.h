@@ -23,6 +23,7 @@ struct ResultTile {
   DTensorSpec spec;
   Shape sizes;
   Shape strides;
+  OuterForm form = OuterForm(spec);
 };
 
 // Rows [begin, end) of a table are here; indices into others are looked up elsewhere.

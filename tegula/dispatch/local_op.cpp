@@ -186,7 +186,9 @@ at::Tensor wrapped_result(at::Tensor tile, const LocalOp& decision, std::size_t 
   tile = fitted(std::move(tile), *wanted, facts);
   const TensorMeta& meta = wanted->spec.meta();
   if (tile.scalar_type() == scalar_type_of(meta.dtype())) {
-    return outer_tensor(std::move(tile), wanted->spec, world);
+    return outer_tensor(c10::make_intrusive<Payload>(std::move(tile), wanted->spec, world,
+                                                     Payload::Layout::Regular),
+                        wanted->form);
   }
   // the op's own choice (of a wrapped number, say) may depend on more than the key says
   const TensorMeta other(meta.shape(), meta.stride(), dtype_of(tile.scalar_type()));

@@ -226,12 +226,13 @@ class TileViews {
 
 // Outer tensors for views. Autograd must make them again by calling the op, not from strides: a
 // tile has none that mean anything.
-at::Tensor outer_view(ViewResult result, const at::Tensor& base) {
+at::Tensor outer_view(ViewResult result, const at::Tensor& base, const OuterForm* form = nullptr) {
   c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
   // a view of a normal tensor is a normal tensor
   std::optional<c10::InferenceMode> mode;
   if (c10::InferenceMode::is_enabled()) mode.emplace(base.is_inference());
-  at::Tensor view = outer_tensor(std::move(result.payload));
+  at::Tensor view = form ? outer_tensor(std::move(result.payload), *form)
+                         : outer_tensor(std::move(result.payload));
   if (result.storage_offset != 0) {
     view.unsafeGetTensorImpl()->set_storage_offset(result.storage_offset);
   }
@@ -304,7 +305,7 @@ at::Tensor run_view_of_one(const ViewPlan& plan, const at::Tensor& base) {
   return outer_view(
       {c10::make_intrusive<Payload>(aliased(*tile, *plan.alias), result.spec, result.layout, self),
        base.storage_offset() + result.offset},
-      base);
+      base, &result.form);
 }
 
 void note_alias(ViewPlan& plan, Arguments arguments, const Values& results) {

@@ -34,6 +34,7 @@ struct ViewPlan {
     DTensorSpec spec;
     Payload::Layout layout = Payload::Layout::Regular;
     std::int64_t offset = 0;  // from where the viewed tensor begins, in elements of the view
+    OuterForm form = OuterForm(spec);
   };
   // Of a tile that lies like this, the one result is the same memory in this geometry.
   struct Alias {

@@ -15,6 +15,7 @@
 #include "tegula/payload/gathered_forms.h"
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
+#include "tegula/payload/recycled.h"
 #include "tegula/payload/unexpanded.h"
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/spec/placed_otherwise.h"
@@ -42,22 +43,22 @@ c10::DispatchKeySet outer_keys() {
 // A plain TensorImpl, made with fewer allocations: it counts its versions together with its tile,
 // whose memory it stands for, and throws our error when somebody asks for its storage. (For a
 // pointer into the data, only a text that each tensor carries will do.)
-class OuterImpl final : public c10::TensorImpl {
+class OuterImpl final : public c10::TensorImpl, public Recycled<RecycledKind::Outer> {
  public:
-  OuterImpl(at::ScalarType type, at::Device device)
-      : TensorImpl(outer_keys(), c10::scalarTypeToTypeMeta(type), device) {
+  OuterImpl(caffe2::TypeMeta type, at::Device device) : TensorImpl(outer_keys(), type, device) {
     set_storage_access_should_throw();
     extra_meta_ = std::make_unique<c10::ExtraMeta>();
     extra_meta_->custom_data_ptr_error_msg_.emplace(no_pointer());
   }
 
-  static c10::intrusive_ptr<OuterImpl> make(at::ScalarType type, at::Device device,
+  static c10::intrusive_ptr<OuterImpl> make(caffe2::TypeMeta type, at::Device device,
                                             const at::Tensor* tile) {
     c10::AutogradState& state = c10::AutogradState::get_tls_state();
     if (!tile || tile->is_inference() || state.get_inference_mode()) {
       return c10::make_intrusive<OuterImpl>(type, device);
     }
-    static const c10::DispatchKeySet keys = OuterImpl(at::kFloat, host_device()).key_set();
+    static const c10::DispatchKeySet keys =
+        OuterImpl(caffe2::TypeMeta::Make<float>(), host_device()).key_set();
     auto impl = [&] {
       const WithoutCounter without{state};
       return c10::make_intrusive<OuterImpl>(type, device);
@@ -67,10 +68,24 @@ class OuterImpl final : public c10::TensorImpl {
     return impl;
   }
 
+  // What set_sizes_and_strides works out from sizes and strides.
+  void take_geometry(const OuterImpl& form) {
+    sizes_and_strides_ = form.sizes_and_strides_;
+    numel_ = form.numel_;
+    is_contiguous_ = form.is_contiguous_;
+    is_channels_last_ = form.is_channels_last_;
+    is_channels_last_contiguous_ = form.is_channels_last_contiguous_;
+    is_channels_last_3d_ = form.is_channels_last_3d_;
+    is_channels_last_3d_contiguous_ = form.is_channels_last_3d_contiguous_;
+    is_non_overlapping_and_dense_ = form.is_non_overlapping_and_dense_;
+  }
+
+  void set_payload(PayloadPtr payload) { extra_meta_->backend_meta_ = std::move(payload); }
+
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
                                                          bool may_change) const override {
     if (is_pythons()) return TensorImpl::shallow_copy_and_detach(version, may_change);
-    auto copy = c10::make_intrusive<OuterImpl>(c10::typeMetaToScalarType(dtype()), device());
+    auto copy = c10::make_intrusive<OuterImpl>(dtype(), device());
     copy_tensor_metadata(this, copy.get(), version, may_change);
     return copy;
   }
@@ -221,16 +236,41 @@ void Payload::write(const at::Tensor& whole) const {
             redistribute_tile(world_, whole.resolve_conj().resolve_neg(), replicated_spec(to), to));
 }
 
+namespace {
+
+caffe2::TypeMeta type_of(const DTensorSpec& spec) {
+  return c10::scalarTypeToTypeMeta(scalar_type_of(spec.meta().dtype()));
+}
+
+// What a tile says of its bytes, the outer tensor says, too.
+at::Tensor with_bits_of(const at::Tensor* tile, at::Tensor outer) {
+  if (tile && tile->is_conj()) outer._set_conj(true);
+  if (tile && tile->is_neg()) outer._set_neg(true);
+  return outer;
+}
+
+}  // namespace
+
+OuterForm::OuterForm(const DTensorSpec& spec) {
+  auto impl = c10::make_intrusive<OuterImpl>(type_of(spec), device_of(spec.mesh()));
+  impl->set_sizes_and_strides(spec.meta().shape(), spec.meta().stride());
+  impl_ = std::move(impl);
+}
+
 at::Tensor outer_tensor(PayloadPtr payload) {
   const at::Tensor* tile = payload->tile_at_hand();
-  at::Tensor outer(
-      OuterImpl::make(scalar_type_of(payload->spec().meta().dtype()), payload->device(), tile));
-  const bool conjugated = tile && tile->is_conj();
-  const bool negated = tile && tile->is_neg();
+  at::Tensor outer(OuterImpl::make(type_of(payload->spec()), payload->device(), tile));
   install(outer, std::move(payload));
-  if (conjugated) outer._set_conj(true);
-  if (negated) outer._set_neg(true);
-  return outer;
+  return with_bits_of(tile, std::move(outer));
+}
+
+at::Tensor outer_tensor(PayloadPtr payload, const OuterForm& form) {
+  const at::Tensor* tile = payload->tile_at_hand();
+  const auto& like = static_cast<const OuterImpl&>(form.impl());
+  auto impl = OuterImpl::make(like.dtype(), like.device(), tile);
+  impl->take_geometry(like);
+  impl->set_payload(std::move(payload));
+  return with_bits_of(tile, at::Tensor(std::move(impl)));
 }
 
 at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& world,

@@ -17,6 +17,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/world.h"
 #include "tegula/payload/policies.h"
+#include "tegula/payload/recycled.h"
 #include "tegula/payload/reduced_forms.h"
 #include "tegula/payload/rows.h"
 #include "tegula/redistribute/redistribute_tile.h"
@@ -42,7 +43,7 @@ struct Link {
   bool is_row() const { return row && !view; }
 };
 
-class Payload final : public c10::BackendMeta {
+class Payload final : public c10::BackendMeta, public Recycled<RecycledKind::Payload> {
  public:
   // How the tile lies in memory. Regular: as the whole does, with the same dims next to each other;
   // Other: the product of a view that may be regular on some ranks only.
@@ -155,8 +156,22 @@ class WritesOfOp {
   c10::SmallVector<PayloadPtr, 2> written_;
 };
 
+// What outer tensors of one spec have in common, kept where many of them are made: the next one
+// copies it.
+class OuterForm {
+ public:
+  explicit OuterForm(const DTensorSpec& spec);
+
+  const c10::TensorImpl& impl() const { return *impl_; }
+
+ private:
+  c10::intrusive_ptr<c10::TensorImpl> impl_;
+};
+
 // A new outer tensor.
 at::Tensor outer_tensor(PayloadPtr payload);
+// The same; the form is of the payload's spec.
+at::Tensor outer_tensor(PayloadPtr payload, const OuterForm& form);
 at::Tensor outer_tensor(at::Tensor tile, const DTensorSpec& spec, const World& world,
                         Payload::Layout layout = Payload::Layout::Regular);
 // To be called before libtorch makes another tensor's impl of an outer tensor's (set_data): what it
