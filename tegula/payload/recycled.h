@@ -1,5 +1,5 @@
-// Recycled: memory of objects that nearly every op makes and drops. A thread keeps what it has freed
-// last, and takes it again; what it keeps goes when the thread ends.
+// Recycled: memory of objects that nearly every op makes and drops. A thread keeps what it has
+// freed last, and takes it again; what it keeps goes when the thread ends.
 #pragma once
 
 #include <cstddef>
