@@ -167,7 +167,7 @@ DTensorSpec placed_before(const StandingMember& member, const DeviceMesh& root) 
         .fact("is", to_string(now))
         .fact("mesh", to_string(root));
   }
-  return now.with_meta(dense(now.meta()));
+  return densely(now);
 }
 
 bool is_buffer(const StandingMember& member) { return member.kind == MemberKind::Buffer; }
