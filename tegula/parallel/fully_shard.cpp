@@ -62,7 +62,7 @@ std::vector<RoleAxis> role_axes(const DeviceMesh& mesh, const ShardedRoles& role
   const DeviceMesh root = mesh.root();
   for (const Placements* role : {&roles.parameters, &roles.gradients, &roles.state}) {
     if (role->size() == mesh.ndim()) continue;
-    throw UsageError("a role has not one placement per axis of the mesh")
+    throw UsageError("a role needs one placement per axis of the mesh")
         .fact("mesh", to_string(mesh))
         .fact("role", to_string(*role))
         .hint("slice the mesh, mesh[\"dp\"]; hybrid() is for two axes");

@@ -623,7 +623,7 @@ TEST(FullyShard, RefusesRolesThatAreNone) {
       EXPECT_FALSE(is_dtensor(ours.up->weight));
       return error;
     };
-    EXPECT_TRUE(contains(error_by(hybrid()), "a role has not one placement per axis of the mesh"));
+    EXPECT_TRUE(contains(error_by(hybrid()), "a role needs one placement per axis of the mesh"));
     EXPECT_TRUE(contains(error_by({{Shard(1)}, {Shard(0)}, {Shard(0)}}),
                          "the parameters of a role are cut otherwise than the state"));
     EXPECT_TRUE(contains(error_by({{Partial()}, {Partial()}, {Partial()}}),
