@@ -156,8 +156,8 @@ void bind_loading(py::module_& module) {
 using HfTensors = std::vector<std::pair<at::Tensor, Names>>;
 using AskedNames = std::vector<std::pair<Names, Names>>;
 
-std::vector<HfMember> hf_in_cpp(const HfTensors& members) {
-  std::vector<HfMember> made;
+std::vector<ModuleMember> hf_in_cpp(const HfTensors& members) {
+  std::vector<ModuleMember> made;
   for (const auto& [tensor, names] : members) made.push_back({tensor, names});
   return made;
 }

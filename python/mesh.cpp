@@ -43,7 +43,7 @@ using AxisWord = std::optional<std::variant<std::int64_t, std::string>>;
 std::size_t axis_of(const DeviceMesh& mesh, const AxisWord& word) {
   if (!word) {
     if (mesh.ndim() == 1) return 0;
-    throw UsageError("which axis is meant?")
+    throw UsageError("a mesh with several axes needs the name of one")
         .fact("mesh", to_string(mesh))
         .hint("name one, or slice the mesh");
   }

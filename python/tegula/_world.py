@@ -175,7 +175,7 @@ def group(ranks=None, mesh=None, axis=None, name=""):
     if mesh is None:
         return this_world().group(ranks, name)
     if axis is None and mesh.ndim != 1:
-        raise UsageError(f"tegula: which axis is meant?\n  mesh    {mesh}\n  hint    group(mesh=mesh, axis=...)")
+        raise UsageError(f"tegula: a mesh with several axes needs the name of one\n  mesh    {mesh}\n  hint    group(mesh=mesh, axis=...)")
     return _tegula.world_of_mesh(mesh).group_along(mesh, mesh.names[0] if axis is None else axis)
 
 

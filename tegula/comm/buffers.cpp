@@ -1,3 +1,5 @@
+// The idea: small results come from lists by powers of two (Shelf), large ones are whole huge pages
+// that are kept (Pool), in shared memory if there is enough. A tensor gives its memory back itself.
 #include "tegula/comm/buffers.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +21,6 @@
 namespace tegula::inner::comm {
 namespace {
 
-constexpr std::int64_t kLarge = 1 << 20;
 constexpr std::int64_t kHugePage = 2 << 20;
 
 struct Block {
@@ -190,7 +191,7 @@ at::Tensor Buffers::empty(at::IntArrayRef sizes, at::ScalarType dtype) {
   const auto bytes = static_cast<std::int64_t>(c10::multiply_integers(sizes) *
                                                static_cast<std::int64_t>(c10::elementSize(dtype)));
   c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(bytes),
-                       bytes < kLarge ? shelf_->take(bytes) : take_large(bytes),
+                       bytes < shm::kWorthOffering ? shelf_->take(bytes) : take_large(bytes),
                        c10::GetCPUAllocator(), /*resizable=*/true);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),

@@ -1,3 +1,5 @@
+// The idea: everything that must agree is a number or a short list in the call itself, so that a
+// fingerprint is one pass over it and nothing is allocated.
 #include "tegula/comm/call.h"
 
 #include <algorithm>
@@ -193,8 +195,7 @@ CommError disagreement(const std::string& group, const Call& call, const std::st
       .fact("seen in", call.to_string())
       .hint(
           "make plain tensors that meet DTensors, and torch's seed, the same on all ranks, and "
-          "give "
-          "what a rank draws for itself a generator of its own");
+          "give what a rank draws for itself a generator of its own");
 }
 
 }  // namespace tegula::inner::comm

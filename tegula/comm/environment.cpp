@@ -1,3 +1,5 @@
+// The idea: a row per launcher says how it names things; the first row whose variables are there
+// counts.
 #include "tegula/comm/environment.h"
 
 #include <unistd.h>

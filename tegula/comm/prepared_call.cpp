@@ -139,10 +139,10 @@ SmallShape brought_by_all(const Party& party, std::int64_t mine, const Sizes& si
   }
   const std::int64_t said = sizes[static_cast<std::size_t>(party.index)];
   if (said != mine) {
-    throw UsageError("the sizes say that I bring " + std::to_string(said) + ", but I have " +
-                     std::to_string(mine))
+    throw UsageError("the sizes say that this rank brings " + std::to_string(said) +
+                     ", but it brings " + std::to_string(mine))
         .fact("sizes", bracketed(sizes))
-        .hint("sizes[my index] is the size of my tensor along the dim");
+        .hint("sizes[k] is the size along the dim of the tensor that the k-th member brings");
   }
   return SmallShape(sizes.begin(), sizes.end());
 }

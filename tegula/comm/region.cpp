@@ -1,3 +1,5 @@
+// The idea: copying is a walk over the stretches of contiguous memory of two regions. A result that
+// is larger than the caches is streamed past them, by whole cache lines.
 #include "tegula/comm/region.h"
 
 #if defined(__SSE2__)

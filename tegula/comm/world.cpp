@@ -155,7 +155,7 @@ void begin_with_one_seed(const WorldState& world) {
   std::uint64_t word = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), word);
   if (code != std::errc() || end != text.data() + text.size()) {
-    throw CommError("rank 0 told a seed that is no number").fact("seed", text);
+    throw CommError("rank 0 sent a seed that is no number").fact("seed", text);
   }
   SeedWord().set(word);
 }

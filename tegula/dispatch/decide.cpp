@@ -21,12 +21,6 @@
 namespace tegula::inner {
 namespace {
 
-using Specs = std::vector<std::optional<DTensorSpec>>;
-
-bool is_row(const PayloadPtr& payload) {
-  return payload && payload->link() && payload->link()->is_row();
-}
-
 // A rule's decision needs the tiles of what is written; those of a row are tiles of its base. What
 // libtorch says to a write to a tensor that overlaps itself, it says of the whole: a tile may be
 // empty.
@@ -34,9 +28,8 @@ bool can_follow_a_rule(const Call& call) {
   if (call.facts().is_random) return false;
   for (const TensorPlace& place : call.tensors()) {
     const bool is_written = call.facts().written[place.argument];
-    if (is_written && (!place.payload || place.payload->link()) && !is_row(place.payload)) {
-      return false;
-    }
+    const bool has_a_tile = place.payload && !place.payload->link();
+    if (is_written && !has_a_tile && !is_written_row(call, place)) return false;
     if (is_written && !call.notes().may_overlap && overlaps_itself(place.tensor)) return false;
     if (!place.payload && place.tensor.defined() && place.tensor.layout() != at::kStrided) {
       return false;
@@ -51,36 +44,11 @@ bool reads_through_a_link(const Call& call) {
   });
 }
 
-bool is_written_row(const Call& call, const TensorPlace& place) {
-  return call.facts().written[place.argument] && is_row(place.payload);
-}
-
-// Where the call's tensors are. On the call's mesh a plain tensor counts as replicated. None if
-// some are on another mesh.
-std::optional<Specs> specs_of(const Call& call) {
-  Specs specs;
-  for (const TensorPlace& place : call.tensors()) {
-    if (!place.tensor.defined()) {
-      specs.emplace_back(std::nullopt);
-    } else if (!place.payload) {
-      specs.emplace_back(replicated_spec(call.mesh(), meta_of(place.tensor)));
-    } else if (place.payload->spec().mesh() == call.mesh()) {
-      specs.emplace_back(
-          is_written_row(call, place)
-              ? spec_of_row(place.payload->link()->base->spec(), place.payload->link()->row->dim)
-              : place.payload->spec());
-    } else {
-      return std::nullopt;
-    }
-  }
-  return specs;
-}
-
 // What the rule gets to see: a tensor that owes a reduction and was expanded pays before it is
 // used, while that costs what one copy of each element costs (Payload::tile_by), not what all of
 // them do.
-Specs specs_to_use(const Call& call, const Specs& held) {
-  Specs used = held;
+TensorSpecs specs_to_use(const Call& call, const TensorSpecs& held) {
+  TensorSpecs used = held;
   if (StrictMode::is_on()) return used;  // there the rule may leave it owed
   for (std::size_t k = 0; k < used.size(); ++k) {
     const TensorPlace& place = call.tensors()[k];
@@ -116,7 +84,7 @@ std::optional<RowsHere> rows_here(const Call& call, const CallSchema& asked,
 
 // Where the answer wants the tensors of the call. False if another member of the lists wants one
 // elsewhere.
-bool agree_on_targets(const CallSchema& asked, const OutputSharding& answer, Specs& targets) {
+bool agree_on_targets(const CallSchema& asked, const OutputSharding& answer, TensorSpecs& targets) {
   for (std::size_t k = 0; k < asked.tensors.size(); ++k) {
     std::optional<DTensorSpec>& target = targets[asked.tensors[k]];
     if (target && !(*target == *answer.operands[k])) return false;
@@ -184,12 +152,12 @@ bool has_same_tiles(const DTensorSpec& a, const DTensorSpec& b) {
 }
 
 // What the answer asks this rank to do. False if it cannot.
-bool take_answer(const Call& call, const Specs& held, const CallSchema& asked,
+bool take_answer(const Call& call, const TensorSpecs& held, const CallSchema& asked,
                  const OutputSharding& answer, const Coordinate& at, LocalOpDraft& draft) {
   for (std::size_t k = 0; k < asked.tensors.size(); ++k) {
     const auto& from = held[asked.tensors[k]];
     if (!from || has_same_tiles(*from, *answer.operands[k])) continue;
-    const DTensorSpec dense_from = from->with_meta(dense(from->meta()));
+    const DTensorSpec dense_from = densely(*from);
     draft.local_op.routes.resize(call.tensors().size());
     auto& route = draft.local_op.routes[asked.tensors[k]];
     route = std::make_shared<const Route>(call.world().part<Routes>().find_or_make(
@@ -232,7 +200,7 @@ std::string_view name_of(const Decision& decision) {
 
 std::optional<LocalOpDraft> draft_local_op(const Call& call) {
   if (!can_follow_a_rule(call)) return std::nullopt;
-  const std::optional<Specs> held = specs_of(call);
+  const std::optional<TensorSpecs> held = specs_of(call);
   if (!held) return std::nullopt;
   const ShardingPropagator propagator(rule_table(),
                                       call.world().part<RedistributePlanner>().cost_model());
@@ -243,7 +211,7 @@ std::optional<LocalOpDraft> draft_local_op(const Call& call) {
   for (std::size_t k = 0; k < call.tensors().size(); ++k) {
     if (is_written_row(call, call.tensors()[k])) draft.local_op.written_rows.push_back(k);
   }
-  Specs targets(held->size());
+  TensorSpecs targets(held->size());
   for (const CallSchema& asked : schemas_of(call, specs_to_use(call, *held))) {
     const std::optional<OutputSharding> answer = answer_for(propagator, asked.schema);
     if (!answer || !agree_on_targets(asked, *answer, targets)) return std::nullopt;

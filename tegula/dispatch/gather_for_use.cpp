@@ -23,7 +23,7 @@ bool is_number(const TensorPlace& place) { return place.tensor.numel() == 1; }
 
 DTensorSpec spec_in_use(const Payload& payload) {
   const DTensorSpec& spec = payload.spec();
-  return with_axes_whole(spec.with_meta(dense(spec.meta())), payload.gathering()->over);
+  return with_axes_whole(densely(spec), payload.gathering()->over);
 }
 
 at::Tensor gathered(const at::Tensor& tensor) {
@@ -40,23 +40,6 @@ at::Tensor without_policies(const at::Tensor& tensor) {
   return outer_tensor(c10::make_intrusive<Payload>(PoliciesPtr(), *payload));
 }
 
-// On one mesh; none if they are not.
-std::optional<std::vector<std::optional<DTensorSpec>>> specs_at_rest(const Call& call) {
-  std::vector<std::optional<DTensorSpec>> specs;
-  for (const TensorPlace& place : call.tensors()) {
-    if (!place.tensor.defined()) {
-      specs.emplace_back(std::nullopt);
-    } else if (!place.payload) {
-      specs.emplace_back(replicated_spec(call.mesh(), meta_of(place.tensor)));
-    } else if (place.payload->spec().mesh() == call.mesh()) {
-      specs.emplace_back(place.payload->spec());
-    } else {
-      return std::nullopt;
-    }
-  }
-  return specs;
-}
-
 bool is_pointwise(const Signature& signature, const OpSchema& schema) {
   if (signature.results.empty() || !signature.reads_values) return false;
   for (std::size_t k = 0; k < signature.operands.size(); ++k) {
@@ -70,7 +53,7 @@ bool is_pointwise(const Signature& signature, const OpSchema& schema) {
 // shape.
 bool is_pointwise(const Call& call) {
   const std::shared_ptr<const Rule> rule = rule_table().find(call.facts().rule);
-  const auto specs = specs_at_rest(call);
+  const auto specs = specs_of(call);
   if (!rule || !specs) return false;
   const std::vector<CallSchema> asked = schemas_of(call, *specs);
   return std::all_of(asked.begin(), asked.end(), [&](const CallSchema& one) {

@@ -6,6 +6,7 @@
 
 #include "tegula/dispatch/overlaps.h"
 #include "tegula/redistribute/redistribute_tile.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula::inner {
 namespace {
@@ -46,8 +47,6 @@ bool writes_tiles(const Call& call) {
             place.payload->spec().mesh() == call.mesh() && !overlaps_itself(place.tensor));
   });
 }
-
-DTensorSpec densely(const DTensorSpec& spec) { return spec.with_meta(dense(spec.meta())); }
 
 // A composition may give a plain tensor, or a view without data of its own.
 bool can_take(const at::Tensor& written, const at::Tensor& result) {

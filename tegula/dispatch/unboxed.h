@@ -75,15 +75,21 @@ void add(CallKey& key, const std::optional<Value>& value) {
   value ? add(key, *value) : key.add_none();
 }
 
+// An argument that the op writes.
+inline void note(WritesOfOp& writes, const at::Tensor& tensor) { writes.add(tensor); }
+inline void note(WritesOfOp& writes, at::TensorList list) {
+  for (const at::Tensor& tensor : list) writes.add(tensor);
+}
+template <class Other>
+void note(WritesOfOp&, const Other&) {}
+
 // What stands for an argument in the call on this rank. Tensors are counted as they come.
 struct ToTiles {
   const LocalOp& decision;
-  WritesOfOp* writes;  // null: the op writes nothing
   std::size_t place = 0;
 
   Tile operator()(const at::Tensor& tensor) {
     watch_if_leaf(tensor);
-    if (writes) writes->add(tensor);
     return tile_for(tensor, decision, place++);
   }
   std::optional<at::Tensor> operator()(const std::optional<at::Tensor>& tensor) {
@@ -229,8 +235,13 @@ class Unboxed<Op, Result(Arguments...)> {
       unboxed::NoOverlap{state()->kernel.entry()}.check(arguments...);
     }
     const BelowAutograd below;
+    const OpFacts& facts = state()->kernel.entry().facts;
     WritesOfOp writes;
-    unboxed::ToTiles to_tiles{decision, state()->kernel.entry().facts.writes ? &writes : nullptr};
+    if (facts.writes) {
+      std::size_t index = 0;
+      ((facts.written[index++] ? unboxed::note(writes, arguments) : void()), ...);
+    }
+    unboxed::ToTiles to_tiles{decision};
     // braces: from the first argument to the last
     std::tuple<decltype(to_tiles(arguments))...> tiles{to_tiles(arguments)...};
     const auto plain = [](auto&... tile) -> Result {
@@ -242,7 +253,7 @@ class Unboxed<Op, Result(Arguments...)> {
       std::apply(plain, tiles);
       return unboxed::first_of(arguments...);
     } else {
-      const unboxed::Wrap wrap{decision, state()->kernel.entry().facts, world};
+      const unboxed::Wrap wrap{decision, facts, world};
       return wrap(std::apply(plain, tiles));
     }
   }

@@ -40,12 +40,16 @@ std::optional<Kernel> kernel_of_gradient(const at::Tensor& grad, const at::Tenso
   return kernel_for(self, grad.sizes().slice(grad.sizes().size() - windows).vec());
 }
 
+// (self, output_size)
+std::optional<Kernel> kernel_of_result(const Call& call, std::size_t windows) {
+  const Arguments a = call.arguments();
+  const std::vector<std::int64_t> outputs = per_window(a[1].toIntVector(), windows, {});
+  return outputs.size() == windows ? kernel_for(a[0].toTensor(), outputs) : std::nullopt;
+}
+
 template <std::size_t dims>
 Recipe make_adaptive_averages(const Call& call) {
-  const Arguments a = call.arguments();
-  const std::vector<std::int64_t> outputs = per_window(a[1].toIntVector(), dims, {});
-  const std::optional<Kernel> kernel =
-      outputs.size() == dims ? kernel_for(a[0].toTensor(), outputs) : std::nullopt;
+  const std::optional<Kernel> kernel = kernel_of_result(call, dims);
   if (!kernel) return nullptr;
   return [kernel = *kernel](Arguments arguments) -> Values {
     const at::Tensor& self = arguments[0].toTensor();
@@ -71,10 +75,7 @@ Recipe make_adaptive_averages_backward(const Call& call) {
 
 template <std::size_t dims>
 Recipe make_adaptive_maxima(const Call& call) {
-  const Arguments a = call.arguments();
-  const std::vector<std::int64_t> outputs = per_window(a[1].toIntVector(), dims, {});
-  const std::optional<Kernel> kernel =
-      outputs.size() == dims ? kernel_for(a[0].toTensor(), outputs) : std::nullopt;
+  const std::optional<Kernel> kernel = kernel_of_result(call, dims);
   if (!kernel) return nullptr;
   return [kernel = *kernel](Arguments arguments) -> Values {
     const at::Tensor& self = arguments[0].toTensor();

@@ -12,7 +12,9 @@
 
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/families.h"
+#include "tegula/families/image_place.h"
 #include "tegula/families/operand_tiles.h"
+#include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
 #include "tegula/redistribute/redistribute_tile.h"
 #include "tegula/redistribute/tile_layout.h"
@@ -22,139 +24,9 @@
 namespace tegula::inner::families {
 namespace {
 
-constexpr std::int64_t kChannels = 1;  // the dim of them
-
 at::Tensor optional_tensor(const c10::IValue& value) {
   return value.isTensor() ? value.toTensor() : at::Tensor();
 }
-
-// Specs ---------------------------------------------------------------------------------------
-
-// The axes that cut the batch or space.
-std::vector<std::size_t> axes_beside_channels(const DTensorSpec& image) {
-  std::vector<std::size_t> axes;
-  for (std::size_t axis = 0; axis < image.placements().size(); ++axis) {
-    const Shard* shard = as_shard(image.placements()[axis]);
-    if (shard && shard->dim() != kChannels) axes.push_back(axis);
-  }
-  return axes;
-}
-
-// Of a tensor whose last dim are the channels, cut as those of the image; the axes beside them do
-// what is said.
-DTensorSpec channels_spec(const DTensorSpec& image, const Shape& shape, at::ScalarType type,
-                          const Placement& beside) {
-  const auto last = static_cast<std::int64_t>(shape.size()) - 1;
-  Placements placements(image.placements().size(), Replicate());
-  ShardOrder order;
-  const std::vector<std::size_t> axes = axes_beside_channels(image);
-  for (const std::size_t axis : axes) placements[axis] = beside;
-  if (as_shard(beside) && !axes.empty()) order.push_back({as_shard(beside)->dim(), axes});
-  for (const CutAxis& cut : image.dim_cuts()[kChannels].axes()) {
-    placements[cut.axis] = Shard(last, cut.cut);
-    if (order.empty() || order.back().dim != last) order.push_back({last, {}});
-    order.back().axes.push_back(cut.axis);
-  }
-  return {image.mesh(), placements, order, TensorMeta(shape, dtype_of(type))};
-}
-
-DTensorSpec spec_of_channels(const DTensorSpec& image, at::ScalarType type) {
-  return channels_spec(image, {image.shape()[kChannels]}, type, Replicate());
-}
-
-// An image on tiles ---------------------------------------------------------------------------
-
-// The type to compute statistics in.
-at::ScalarType statistics_type(at::ScalarType type) {
-  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
-}
-
-// Where images and numbers of channels are in one call.
-class ImagePlace {
- public:
-  ImagePlace(const DTensorSpec& image, const World& world)
-      : image_(image), world_(world), at_(image.mesh().coordinate_of(world.rank())) {}
-
-  const DTensorSpec& image() const { return image_; }
-  const World& world() const { return world_; }
-  bool is_here() const { return at_.has_value(); }
-
-  at::Tensor image_tile(const at::Tensor& tensor) const {
-    const auto meta = TensorMeta(image_.shape(), dtype_of(tensor.scalar_type()));
-    return tile_at(tensor, image_.with_meta(meta), world_);
-  }
-
-  // Numbers of the channels, one dim; undefined stays so.
-  at::Tensor channels_tile(const at::Tensor& tensor, at::ScalarType type) const {
-    if (!tensor.defined()) return tensor;
-    return tile_at(tensor, spec_of_channels(image_, tensor.scalar_type()), world_).to(type);
-  }
-
-  // Numbers of channels so that they meet an image.
-  at::Tensor beside_image(const at::Tensor& channels) const {
-    std::vector<std::int64_t> shape(image_.shape().size(), 1);
-    shape[kChannels] = channels.numel();
-    return channels.view(shape);
-  }
-
-  std::vector<std::int64_t> dims_beside_channels() const {
-    std::vector<std::int64_t> dims{0};
-    for (std::int64_t dim = 2; dim < image_.ndim(); ++dim) dims.push_back(dim);
-    return dims;
-  }
-
-  // Elements of a channel, on all ranks together.
-  double count() const { return count_of(image_.shape()); }
-
-  // ... on each rank along the axes beside channels, in the order of channels_spec.
-  std::vector<double> counts() const {
-    const std::vector<std::size_t> axes = axes_beside_channels(image_);
-    std::vector<double> counts;
-    Coordinate at = *at_;
-    for (const std::size_t axis : axes) at[axis] = 0;
-    while (true) {
-      counts.push_back(count_of(local_shape(image_, at)));
-      std::size_t k = axes.size();
-      while (k > 0 && ++at[axes[k - 1]] == image_.mesh().axes()[axes[k - 1]].size) {
-        at[axes[--k]] = 0;
-      }
-      if (k == 0) return counts;
-    }
-  }
-
-  at::Tensor wrapped_image(const at::Tensor& tile, const at::Tensor& like) const {
-    const bool is_row_major = like.suggest_memory_format() == at::MemoryFormat::Contiguous;
-    const TensorMeta meta(
-        image_.shape(),
-        is_row_major ? row_major_strides(image_.shape()) : dense(meta_of(like)).stride(),
-        dtype_of(like.scalar_type()));
-    return wrapped(tile, image_.with_meta(meta));
-  }
-  at::Tensor wrapped_channels(const at::Tensor& tile, at::ScalarType type) const {
-    return wrapped(is_here() ? tile.to(type) : tile, spec_of_channels(image_, type));
-  }
-  // A tensor without elements, as libtorch gives it where there is nothing to say.
-  at::Tensor nothing(at::ScalarType type) const {
-    return replicated(at::empty({0}, at::TensorOptions(type)), image_.mesh(), world_);
-  }
-
- private:
-  static double count_of(const Shape& shape) {
-    double count = 1;
-    for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-      if (dim != kChannels) count *= static_cast<double>(shape[dim]);
-    }
-    return count;
-  }
-
-  at::Tensor wrapped(const at::Tensor& tile, const DTensorSpec& spec) const {
-    return outer_tensor(is_here() ? in_tile_layout(tile, spec, *at_) : no_tile(spec), spec, world_);
-  }
-
-  DTensorSpec image_;
-  World world_;
-  std::optional<Coordinate> at_;
-};
 
 // Statistics ----------------------------------------------------------------------------------
 
@@ -172,7 +44,7 @@ at::Tensor statistics_here(const at::Tensor& tile, at::ScalarType type) {
 }
 
 Statistics statistics_of(const at::Tensor& tile, const ImagePlace& place) {
-  const at::ScalarType type = statistics_type(tile.scalar_type());
+  const at::ScalarType type = sum_type(tile.scalar_type());
   at::Tensor parts = statistics_here(tile, type).unsqueeze(0);
   const std::vector<double> counts = place.counts();
   if (!axes_beside_channels(place.image()).empty()) {
@@ -246,7 +118,7 @@ Values run(const BatchNorm& norm) {
       norm.is_training ? image : sliced_as({norm.running_mean, norm.running_var}, image),
       payload->world());
   const ImagePlace results(sliced_as({norm.weight, norm.bias}, place.image()), payload->world());
-  const at::ScalarType type = statistics_type(norm.input.scalar_type());
+  const at::ScalarType type = sum_type(norm.input.scalar_type());
   at::Tensor tile, mean, variance, output;
   if (place.is_here()) {
     tile = place.image_tile(norm.input);
@@ -342,7 +214,7 @@ bool can_run(const BatchNorm& norm) {
   if (!is_image(norm.input)) return false;
   const at::ScalarType own = norm.input.scalar_type();
   const at::ScalarType type = parameter_type(norm);
-  if (type != own && type != statistics_type(own)) return false;
+  if (type != own && type != sum_type(own)) return false;
   for (const at::Tensor* one : {&norm.weight, &norm.bias, &norm.running_mean, &norm.running_var}) {
     if (!fits(*one, norm.input, type)) return false;
   }
@@ -495,7 +367,7 @@ Values run_backward(Arguments a) {
   const c10::List<bool> mask = a[9].toBoolList();
   const ImagePlace place(with_reductions_done(leading_spec(gradient)),
                          payload_in(gradient.input)->world());
-  const at::ScalarType type = statistics_type(gradient.input.scalar_type());
+  const at::ScalarType type = sum_type(gradient.input.scalar_type());
   const at::ScalarType of_weight =
       gradient.weight.defined() ? gradient.weight.scalar_type() : gradient.input.scalar_type();
   at::Tensor of_input, sum, scaled_sum;

@@ -53,14 +53,30 @@ std::unique_ptr<torch::Library> operators_with_gradients() {
 
 OperatorTable& operator_table() {
   static OperatorTable& table = *new OperatorTable({
-      families::attention,       families::batch_norm,       families::compositions,
-      families::embedding_bags,  families::geometry,         families::lists,
+      families::attention,
+      families::batch_norm,
+      families::compositions,
+      families::embedding_bags,
+      families::geometry,
+      families::lists,
       families::decompositions,  // of lists, too
-      families::masks,           families::matrices,         families::new_tensors,
-      families::owners,          families::adaptive_pooling, families::convolutions,
-      families::moved_elements,  families::pooling,          families::random_numbers,
-      families::recurrent,       families::schema_gaps,      families::triangles,
-      families::unboxed_kernels, families::view_copies,      families::views,
+      families::masks,
+      families::matrices,
+      families::new_tensors,
+      families::owners,
+      families::adaptive_pooling,
+      families::convolutions,
+      families::joins,
+      families::moved_elements,
+      families::padding,
+      families::pooling,
+      families::random_numbers,
+      families::recurrent,
+      families::schema_gaps,
+      families::triangles,
+      families::unboxed_kernels,
+      families::view_copies,
+      families::views,
   });
   return table;
 }

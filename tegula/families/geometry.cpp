@@ -12,6 +12,7 @@
 #include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/redistribute/transfer.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula::inner::families {
 namespace {
@@ -63,7 +64,7 @@ void load(const Payload& self, const at::Tensor& source) {
   const BelowAutograd below;
   const CommLabel label("torch::load");
   if (ImplicitReplication::is_on() || self.link()) return self.write(source);
-  const DTensorSpec to = self.spec().with_meta(dense(self.spec().meta()));
+  const DTensorSpec to = densely(self.spec());
   const DeviceMesh& mesh = to.mesh();
   const std::int64_t first = mesh.ranks(mesh.fiber_of(self.world().rank()).value_or(0)).front();
   const at::Tensor tile = scatter_from(self.world(), source, first, to);

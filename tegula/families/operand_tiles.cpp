@@ -12,7 +12,7 @@ namespace tegula::inner {
 at::Tensor tile_at(const at::Tensor& tensor, const DTensorSpec& spec, const World& world) {
   const PayloadPtr payload = payload_of(tensor);
   if (payload && !payload->link() && payload->spec().mesh() == spec.mesh()) {
-    const DTensorSpec from = payload->spec().with_meta(dense(payload->spec().meta()));
+    const DTensorSpec from = densely(payload->spec());
     return redistribute_tile(world, payload->resolved_tile(), from, spec);
   }
   const at::Tensor whole = whole_of(tensor).resolve_conj().resolve_neg();

@@ -7,6 +7,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/operand_tiles.h"
 #include "tegula/payload/payload.h"
+#include "tegula/spec/placed_otherwise.h"
 #include "tegula/spec/slices.h"
 
 namespace tegula::inner {
@@ -82,7 +83,7 @@ at::Tensor put_along_rows(const at::Tensor& values, const at::Tensor& table,
                           const at::Tensor& index, std::int64_t ignored) {
   const PayloadPtr payload = payload_of(table);
   const Here here = look(*payload, index, ignored);
-  const DTensorSpec spec = payload->spec().with_meta(dense(payload->spec().meta()));
+  const DTensorSpec spec = densely(payload->spec());
   const at::Tensor per_row = values.dim() == 0 ? values.expand({table.size(0)}) : values;
   const DTensorSpec rows = spec_of_rows(spec, Replicate(), dtype_of(values.scalar_type()));
   const at::Tensor mine = tile_at(per_row, rows, payload->world());

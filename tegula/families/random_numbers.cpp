@@ -317,9 +317,7 @@ struct Dropout {
     sizes = local_shape(spec, *at);
     strides = tile_stride(spec, *at);
   }
-  static DTensorSpec with_dense_meta(const DTensorSpec& spec) {
-    return spec.with_meta(dense(spec.meta()));
-  }
+  static DTensorSpec with_dense_meta(const DTensorSpec& spec) { return densely(spec); }
 
   Values operator()(Arguments arguments) const {
     const Payload& input = *payload_in(arguments[0].toTensor());

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tegula/bridge/torch_types.h"
+#include "tegula/families/fetch_plan.h"
 #include "tegula/families/operand_tiles.h"
 #include "tegula/families/recipes.h"
 #include "tegula/families/recut.h"
@@ -30,10 +31,6 @@ struct Windows {
 DTensorSpec with_shape(const DTensorSpec& spec, const Shape& shape) {
   return {spec.mesh(), spec.placements(), spec.shard_order(),
           TensorMeta(shape, spec.meta().dtype())};
-}
-
-Interval run_at(const DTensorSpec& spec, std::int64_t dim, const Coordinate& at) {
-  return spec.dim_cuts()[static_cast<std::size_t>(dim)].intervals(at).front();
 }
 
 // The spec of a tensor like another but along one dim, which the same axis cuts.

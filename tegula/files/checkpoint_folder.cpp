@@ -117,18 +117,6 @@ std::string header_bytes(FileLayer& files, const std::string& path, const Manife
   return bytes;
 }
 
-void append_length(std::string& bytes, std::uint64_t length) {
-  for (int k = 0; k < 8; ++k) bytes.push_back(static_cast<char>((length >> (8 * k)) & 0xff));
-}
-
-// The JSON behind the length at the front of `bytes`, which loses both.
-std::string_view take_block(std::string_view& bytes) {
-  const std::uint64_t length = header_length(bytes, bytes.size());
-  const std::string_view block = bytes.substr(kLengthBytes, length);
-  bytes.remove_prefix(kLengthBytes + length);
-  return block;
-}
-
 void check_names(const Contents& contents) {
   std::set<std::string_view> names;
   for (const SafetensorsHeader& header : contents.headers) {
@@ -233,8 +221,7 @@ std::string contents_bytes(FileLayer& files, const std::string& path) {
   try {
     const Manifest manifest = parse_manifest(text);
     std::string bytes;
-    append_length(bytes, text.size());
-    bytes += text;
+    append_block(bytes, text);
     for (const ManifestFile& file : manifest.files) {
       bytes += header_bytes(files, joined(path, file.name), file, manifest.chunk_bytes);
     }

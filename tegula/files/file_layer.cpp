@@ -1,3 +1,4 @@
+// The idea: each operation is one of POSIX, and what it refuses is said with the path.
 #include "tegula/files/file_layer.h"
 
 #include <fcntl.h>
@@ -42,7 +43,8 @@ class DiskFile final : public File {
   std::uint64_t size() const override {
     struct stat facts{};
     if (::fstat(descriptor_.get(), &facts) != 0) refuse("look at a file", path_, errno);
-    if (!S_ISREG(facts.st_mode)) throw UsageError("this is no file").fact("path", path_);
+    if (!S_ISREG(facts.st_mode))
+      throw UsageError("this path leads to something that is no regular file").fact("path", path_);
     return static_cast<std::uint64_t>(facts.st_size);
   }
 

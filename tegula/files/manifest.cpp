@@ -1,3 +1,5 @@
+// The idea: JSON that a person can read, with the checksum of its own text at the end, so that a
+// manifest that was torn is not taken for one.
 #include "tegula/files/manifest.h"
 
 #include <bit>
@@ -71,7 +73,9 @@ Json json_of(const ManifestFile& file) {
 void check_file_name(const std::string& name) {
   const bool is_plain = !name.empty() && name != "." && name != ".." &&
                         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
-  if (!is_plain) throw UsageError("a file has a name that is none").fact("name", in_quotes(name));
+  if (!is_plain)
+    throw UsageError("a manifest lists a file by what cannot be a file's name")
+        .fact("name", in_quotes(name));
 }
 
 ManifestFile file_of(const Json& json, std::uint64_t chunk_bytes) {
@@ -83,7 +87,8 @@ ManifestFile file_of(const Json& json, std::uint64_t chunk_bytes) {
   }
   const bool is_sane = file.size <= (std::uint64_t{1} << 62);
   if (!is_sane || file.checksums.size() != chunk_count(file.size, chunk_bytes)) {
-    throw UsageError("a file has not one checksum per chunk").fact("file", file.name);
+    throw UsageError("a manifest has not one checksum for each chunk of a file")
+        .fact("file", file.name);
   }
   return file;
 }
@@ -126,7 +131,8 @@ FileValue parse_file_value(std::string_view text) {
   try {
     return value_of(Json::parse(text.begin(), text.end()));
   } catch (const nlohmann::json::exception&) {
-    throw UsageError("this is no value of a checkpoint").fact("text", std::string(text));
+    throw UsageError("this text is no value that a checkpoint can hold")
+        .fact("text", std::string(text));
   }
 }
 

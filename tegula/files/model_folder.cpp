@@ -60,23 +60,11 @@ std::string header_bytes(FileLayer& files, const std::string& path, std::uint64_
   }
 }
 
-void append_block(std::string& bytes, const std::string& block) {
-  for (int k = 0; k < 8; ++k) bytes.push_back(static_cast<char>((block.size() >> (8 * k)) & 0xff));
-  bytes += block;
-}
-
-std::string_view next_block(std::string_view& bytes) {
-  const std::uint64_t length = header_length(bytes, bytes.size());
-  const std::string_view block = bytes.substr(kLengthBytes, length);
-  bytes.remove_prefix(kLengthBytes + length);
-  return block;
-}
-
 void check_weight_map(const ModelFolder& model, const std::map<std::string, std::string>& map) {
   for (const auto& [tensor, file] : map) {
     const auto found = std::ranges::find(model.files, file, &ModelFile::name);
     if (found != model.files.end() && found->header.find(tensor) != nullptr) continue;
-    throw UsageError("an index names a file that has not the tensor")
+    throw UsageError("an index says that a file has a tensor, and it has not")
         .fact("file", file)
         .fact("tensor", in_quotes(tensor));
   }
@@ -95,7 +83,8 @@ std::map<std::string, std::string> parse_weight_map(std::string_view json) {
     const bool is_name = file.is_string() && !file.get<std::string>().empty() &&
                          file.get<std::string>().find('/') == std::string::npos;
     if (!is_name) {
-      throw UsageError("an index of weights names a file that is none").fact("of", in_quotes(name));
+      throw UsageError("an index of weights lists what cannot be a file's name")
+          .fact("of", in_quotes(name));
     }
     files[name] = file.get<std::string>();
   }
@@ -132,7 +121,7 @@ std::string model_folder_bytes(FileLayer& files, const std::string& folder) {
 
 ModelFolder parse_model_folder(std::string_view bytes) {
   ModelFolder model;
-  std::string_view names = next_block(bytes);
+  std::string_view names = take_block(bytes);
   std::set<std::string_view> tensors;
   const auto line = [&names] {
     const std::size_t end = names.find('\n');
@@ -144,7 +133,7 @@ ModelFolder parse_model_folder(std::string_view bytes) {
     ModelFile file;
     file.name = line();
     file.size = std::stoull(line());
-    const std::string_view json = next_block(bytes);
+    const std::string_view json = take_block(bytes);
     file.data_begin = kLengthBytes + json.size();
     file.header = parse_safetensors_header(json, file.size - file.data_begin);
     model.files.push_back(std::move(file));

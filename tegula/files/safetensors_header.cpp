@@ -311,6 +311,18 @@ std::uint64_t header_length(std::string_view first_bytes, std::uint64_t file_siz
   return length;
 }
 
+void append_block(std::string& bytes, std::string_view block) {
+  for (int k = 0; k < 8; ++k) bytes.push_back(static_cast<char>((block.size() >> (8 * k)) & 0xff));
+  bytes += block;
+}
+
+std::string_view take_block(std::string_view& bytes) {
+  const std::uint64_t length = header_length(bytes, bytes.size());
+  const std::string_view block = bytes.substr(kLengthBytes, length);
+  bytes.remove_prefix(kLengthBytes + length);
+  return block;
+}
+
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_size) {
   if (json.empty() || json.front() != '{') refuse("it does not begin with {");
   HeaderEvents events;

@@ -63,6 +63,11 @@ constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 // The length of the JSON of a file that begins with these 8 bytes. UsageError if it is longer than
 // allowed, or than the file.
 std::uint64_t header_length(std::string_view first_bytes, std::uint64_t file_size);
+
+// Texts, each behind its length as the JSON of a file is: how ranks send headers to each other.
+void append_block(std::string& bytes, std::string_view block);
+// The first of them, which `bytes` loses. UsageError as header_length.
+std::string_view take_block(std::string_view& bytes);
 // From the JSON, of a file that has `data_size` bytes behind it. UsageError: it is no such header.
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_size);
 

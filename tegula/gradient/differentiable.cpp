@@ -98,13 +98,7 @@ DTensorSpec with_sums_owed(const DTensorSpec& done, const DTensorSpec& gradient,
                                    policy.over(done.mesh().axes()[axis].name)) != left.end();
     if (is_left && owed == Placement(Partial(ReduceOp::Sum))) placements[axis] = owed;
   }
-  if (placements == done.placements()) return done;
-  ShardOrder order = done.shard_order();
-  for (ShardOrderEntry& entry : order) {
-    std::erase_if(entry.axes, [&](std::size_t axis) { return !as_shard(placements[axis]); });
-  }
-  std::erase_if(order, [](const ShardOrderEntry& entry) { return entry.axes.empty(); });
-  return {done.mesh(), placements, order, done.meta()};
+  return with_order_kept(done, placements);
 }
 
 }  // namespace
@@ -112,7 +106,7 @@ DTensorSpec with_sums_owed(const DTensorSpec& done, const DTensorSpec& gradient,
 at::Tensor move_to(const at::Tensor& tensor, const DTensorSpec& wanted, CallMode mode,
                    const RouteOptions& options) {
   // what is moved lies densely in its new place
-  const DTensorSpec to = wanted.with_meta(dense(wanted.meta()));
+  const DTensorSpec to = densely(wanted);
   watch_leaf(tensor);
   const PayloadPtr payload = payload_of(tensor);
   // the same placements, and nothing to do: a tensor that shares the tile

@@ -17,6 +17,7 @@
 #include "tegula/gradient/owed_all_reduce.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/payload/payload.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula::inner {
 namespace {
@@ -74,7 +75,7 @@ std::optional<at::Tensor> in_bucket(const at::Tensor& leaf, const at::Tensor& ow
   const PoliciesPtr& policies = payload_in(leaf)->policies();
   const BucketOptionsPtr buckets = policies ? policies->policies.gradient_buckets : nullptr;
   if (!buckets) return std::nullopt;
-  const DTensorSpec to = wanted.with_meta(dense(wanted.meta()));
+  const DTensorSpec to = densely(wanted);
   const Payload& held = *payload_in(owing);
   const std::optional<OwedAllReduce> owed = owed_all_reduce(held, to, options);
   if (!owed) return std::nullopt;

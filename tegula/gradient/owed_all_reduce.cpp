@@ -2,6 +2,7 @@
 
 #include "tegula/redistribute/carry_out.h"
 #include "tegula/redistribute/routes.h"
+#include "tegula/spec/placed_otherwise.h"
 
 namespace tegula::inner {
 
@@ -9,7 +10,7 @@ std::optional<OwedAllReduce> owed_all_reduce(const Payload& grad, const DTensorS
                                              const RouteOptions& options) {
   const std::optional<Coordinate> at = grad.coordinate();
   if (!at || grad.link()) return std::nullopt;
-  const DTensorSpec from = grad.spec().with_meta(dense(grad.spec().meta()));
+  const DTensorSpec from = densely(grad.spec());
   const Route route = grad.world().part<Routes>().find_or_make(grad.world(), from, wanted, options);
   const std::vector<Step>& steps = route.plan().steps;
   if (steps.size() != 1) return std::nullopt;

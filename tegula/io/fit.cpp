@@ -1,3 +1,5 @@
+// The idea: each rank compares its own wants with the checkpoint's index; what does not fit becomes
+// lines of text, which the ranks exchange and sort, so that all throw the same report.
 #include "tegula/io/fit.h"
 
 #include <algorithm>
@@ -7,8 +9,8 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/together.h"
 #include "tegula/files/rename.h"
-#include "tegula/io/agreement.h"
 #include "tegula/io/inventory.h"
 #include "tegula/tensor/dtensor.h"
 #include "tegula/tensor/name_patterns.h"
@@ -20,7 +22,7 @@ constexpr std::size_t kMostShown = 12;
 
 // A checkpoint by the names of the state.
 struct Index {
-  std::map<std::string, TensorPlace> tensors;
+  std::map<std::string, FilePlace> tensors;
   std::map<std::string, StateValue> values;
 };
 
@@ -34,7 +36,7 @@ Index index_of(const Contents& contents, const Renames& renames) {
   for (std::size_t file = 0; file < contents.headers.size(); ++file) {
     for (const FileTensor& tensor : contents.headers[file].tensors) {
       const std::string name = renamed(tensor.name, renames);
-      check_new(index.tensors.try_emplace(name, TensorPlace{file, &tensor}).second, name);
+      check_new(index.tensors.try_emplace(name, FilePlace{file, &tensor}).second, name);
     }
   }
   for (const auto& [old, value] : contents.manifest.values) {

@@ -14,8 +14,8 @@
 
 namespace tegula::inner {
 
-// Where a tensor is in a checkpoint.
-struct TensorPlace {
+// Where a tensor is among the files of a checkpoint.
+struct FilePlace {
   std::size_t file = 0;
   const FileTensor* tensor = nullptr;
 };
@@ -24,7 +24,7 @@ struct TensorPlace {
 struct Fit {
   struct Tensor {
     at::Tensor tensor;
-    TensorPlace place;
+    FilePlace place;
   };
   struct Value {
     StateValue value;

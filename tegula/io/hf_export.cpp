@@ -10,8 +10,8 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/comm/together.h"
 #include "tegula/files/model_folder.h"
-#include "tegula/io/agreement.h"
 #include "tegula/io/checkpoint_writer.h"
 #include "tegula/io/hf_weights.h"
 #include "tegula/io/inventory.h"
@@ -42,7 +42,7 @@ bool is_left_out(const std::string& name, const HfMeaning& meaning, const HfOpti
   const bool is_without = matches_any(options.without, name);
   for (const std::string& one : meaning.ours) {
     if (matches_any(options.without, one) == is_without) continue;
-    throw UsageError("weights that are joined in files are left out in part")
+    throw UsageError("of weights that are joined in files, some are left out and some are not")
         .fact("weight", in_quotes(name))
         .fact("with", in_quotes(one))
         .hint("let without match all of them, or none");
@@ -50,11 +50,11 @@ bool is_left_out(const std::string& name, const HfMeaning& meaning, const HfOpti
   return is_without;
 }
 
-Export plan_export(const std::vector<HfMember>& members, const HfOptions& options) {
+Export plan_export(const std::vector<ModuleMember>& members, const HfOptions& options) {
   std::map<std::string, at::Tensor> here;  // under the names by which they are written
-  for (const HfMember& member : members) here[member.names.front()] = member.tensor;
+  for (const ModuleMember& member : members) here[member.names.front()] = member.tensor;
   Export plan;
-  for (const HfMember& member : members) {
+  for (const ModuleMember& member : members) {
     const std::string& name = member.names.front();
     const HfMeaning meaning = meaning_of(name, options);
     if (is_left_out(name, meaning, options)) continue;
@@ -163,7 +163,7 @@ void remove_quietly(FileLayer& files, const std::string& path) {
 
 }  // namespace
 
-void inner::export_hf_members(const std::vector<HfMember>& members, const std::string& folder,
+void inner::export_hf_members(const std::vector<ModuleMember>& members, const std::string& folder,
                               const World& world, const HfOptions& options) {
   check_names(options);
   const CommLabel label("export_hf");
@@ -204,7 +204,7 @@ void inner::export_hf_members(const std::vector<HfMember>& members, const std::s
 }
 void export_hf(torch::nn::Module& module, const std::string& folder, const DeviceMesh& mesh,
                const HfOptions& options) {
-  export_hf_members(hf_members_of(module), folder, World::of(mesh), options);
+  export_hf_members(members_of(module), folder, World::of(mesh), options);
 }
 
 }  // namespace tegula

@@ -1,9 +1,6 @@
 #include "tegula/io/hf_weights.h"
 
-#include <torch/nn/module.h>
-
 #include <algorithm>
-#include <map>
 
 #include "tegula/base/error.h"
 #include "tegula/files/rename.h"
@@ -18,23 +15,6 @@ std::int64_t rows_in(const Shape& shape) { return shape.empty() ? 1 : shape.fron
 
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::ranges::any_of(patterns, [&](const auto& one) { return matches(one, name); });
-}
-
-std::vector<HfMember> hf_members_of(const torch::nn::Module& module) {
-  std::vector<HfMember> members;
-  std::map<c10::TensorImpl*, std::size_t> places;
-  const auto add = [&](const auto& items) {
-    for (const auto& item : items) {
-      if (!item.value().defined()) continue;
-      const auto [place, is_new] =
-          places.try_emplace(item.value().unsafeGetTensorImpl(), members.size());
-      if (is_new) members.push_back({item.value(), {}});
-      members[place->second].names.push_back(item.key());
-    }
-  };
-  add(module.named_parameters());
-  add(module.named_buffers());
-  return members;
 }
 
 HfMeaning meaning_of(const std::string& name, const HfOptions& options) {

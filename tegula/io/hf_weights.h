@@ -12,21 +12,15 @@
 #include "tegula/io/file_reader.h"
 #include "tegula/io/hugging_face.h"
 #include "tegula/spec/tensor_meta.h"
+#include "tegula/tensor/module_members.h"
 
 namespace tegula::inner {
 
-// A parameter or buffer with all of its names, of a module of any kind.
-struct HfMember {
-  at::Tensor tensor;
-  std::vector<std::string> names;
-};
-
-// What load_hf and export_hf do, for such a list.
-void load_hf_members(const std::vector<HfMember>& members, const std::string& folder,
+// What load_hf and export_hf do, for modules of any kind.
+void load_hf_members(const std::vector<ModuleMember>& members, const std::string& folder,
                      const World& world, const HfOptions& options);
-void export_hf_members(const std::vector<HfMember>& members, const std::string& folder,
+void export_hf_members(const std::vector<ModuleMember>& members, const std::string& folder,
                        const World& world, const HfOptions& options);
-std::vector<HfMember> hf_members_of(const torch::nn::Module& module);
 
 // What a name means: which of ours it is among those that are joined, and theirs.
 struct HfMeaning {

@@ -13,8 +13,8 @@
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/comm/together.h"
 #include "tegula/files/model_folder.h"
-#include "tegula/io/agreement.h"
 #include "tegula/io/hf_weights.h"
 #include "tegula/io/tensor_reader.h"
 
@@ -38,7 +38,8 @@ std::string shown(const std::set<std::string>& lines) {
 // Finds out where each tensor of the module is in the files, and what does not fit.
 class Search {
  public:
-  Search(const ModelFolder& model, const std::vector<HfMember>& members, const HfOptions& options)
+  Search(const ModelFolder& model, const std::vector<ModuleMember>& members,
+         const HfOptions& options)
       : options_(options) {
     for (std::size_t file = 0; file < model.files.size(); ++file) {
       for (const FileTensor& tensor : model.files[file].header.tensors) {
@@ -46,12 +47,12 @@ class Search {
         there_[tensor.name] = {&tensor, {file, begin, 0, tensor.bytes()}};
       }
     }
-    for (const HfMember& member : members) {
+    for (const ModuleMember& member : members) {
       for (const std::string& name : member.names) here_[name] = member.tensor;
     }
   }
 
-  void find(const HfMember& member) {
+  void find(const ModuleMember& member) {
     for (const std::string& name : member.names) {
       const HfMeaning meaning = meaning_of(name, options_);
       const bool is_there = std::ranges::all_of(
@@ -144,7 +145,7 @@ class Search {
 
 }  // namespace
 
-void inner::load_hf_members(const std::vector<HfMember>& members, const std::string& folder,
+void inner::load_hf_members(const std::vector<ModuleMember>& members, const std::string& folder,
                             const World& world, const HfOptions& options) {
   check_names(options);
   const CommLabel label("load_hf");
@@ -158,7 +159,7 @@ void inner::load_hf_members(const std::vector<HfMember>& members, const std::str
   std::vector<SourcedTensor> tensors;
   together(group, [&] {
     Search search(model, members, options);
-    for (const HfMember& member : members) search.find(member);
+    for (const ModuleMember& member : members) search.find(member);
     tensors = std::move(search).result(folder);
   });
   std::vector<SourceFile> sources;
@@ -170,7 +171,7 @@ void inner::load_hf_members(const std::vector<HfMember>& members, const std::str
 
 void load_hf(torch::nn::Module& module, const std::string& folder, const DeviceMesh& mesh,
              const HfOptions& options) {
-  load_hf_members(hf_members_of(module), folder, World::of(mesh), options);
+  load_hf_members(members_of(module), folder, World::of(mesh), options);
 }
 
 }  // namespace tegula

@@ -9,8 +9,8 @@
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/comm/together.h"
 #include "tegula/files/crc32c.h"
-#include "tegula/io/agreement.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula::inner {

@@ -54,7 +54,7 @@ void set_from(const World& world, const std::string& text) {
   words >> state.seed;
   while (words >> word) {
     const std::size_t colon = word.find(':');
-    if (colon == std::string::npos) throw UsageError("a random state has a word that is none");
+    if (colon == std::string::npos) throw UsageError("a random state has a word without a colon");
     if (word.starts_with("torch:")) {
       set_generator(word.substr(colon + 1));
     } else {

@@ -11,7 +11,7 @@
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
-#include "tegula/io/agreement.h"
+#include "tegula/comm/together.h"
 #include "tegula/io/checkpoint_writer.h"
 #include "tegula/io/rows.h"
 #include "tegula/tensor/dtensor.h"
@@ -28,7 +28,8 @@ void check_options(const SaveOptions& options) {
       options.most_file_bytes > 0) {
     return;
   }
-  throw UsageError("a checkpoint needs a step and a number of ones to keep of 0 or more, and sizes")
+  throw UsageError(
+      "a checkpoint's step, and how many to keep, cannot be negative; its sizes are 1 or more")
       .fact("step", std::to_string(options.step))
       .fact("keep", std::to_string(options.keep))
       .fact("most_file_bytes", std::to_string(options.most_file_bytes))

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "tegula/bridge/torch_types.h"
-#include "tegula/io/agreement.h"
+#include "tegula/comm/together.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula::inner {

@@ -2,11 +2,10 @@
 
 #include <torch/nn/module.h>
 
-#include <set>
-
 #include "tegula/base/error.h"
 #include "tegula/base/text.h"
 #include "tegula/io/state_part.h"
+#include "tegula/tensor/module_members.h"
 
 namespace tegula {
 
@@ -40,17 +39,9 @@ class ModulePart final : public StatePart {
 
  private:
   void list(std::vector<StateTensor>& tensors) const {
-    std::set<c10::TensorImpl*> seen;
-    const auto add = [&](const auto& items) {
-      for (const auto& item : items) {
-        if (!item.value().defined() || !seen.insert(item.value().unsafeGetTensorImpl()).second) {
-          continue;
-        }
-        tensors.push_back({joined_name(name_, item.key()), item.value()});
-      }
-    };
-    add(module_.named_parameters());
-    add(module_.named_buffers());
+    for (const ModuleMember& member : members_of(module_)) {
+      tensors.push_back({joined_name(name_, member.names.front()), member.tensor});
+    }
   }
 
   std::string name_;

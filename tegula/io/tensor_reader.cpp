@@ -10,7 +10,7 @@
 #include <set>
 
 #include "tegula/bridge/torch_types.h"
-#include "tegula/io/agreement.h"
+#include "tegula/comm/together.h"
 #include "tegula/io/rows.h"
 #include "tegula/io/shared_reader.h"
 #include "tegula/tensor/dtensor.h"

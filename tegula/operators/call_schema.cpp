@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "tegula/bridge/torch_types.h"
+#include "tegula/spec/placed_otherwise.h"
+
 namespace tegula::inner {
 namespace {
 
@@ -38,8 +41,7 @@ std::vector<std::size_t> places_of(const c10::IValue& list) {
 
 class SchemaMaker {
  public:
-  SchemaMaker(const Call& call, const std::vector<std::optional<DTensorSpec>>& specs)
-      : call_(call), specs_(specs) {}
+  SchemaMaker(const Call& call, const TensorSpecs& specs) : call_(call), specs_(specs) {}
 
   CallSchema whole_call() const {
     CallSchema made;
@@ -109,13 +111,36 @@ class SchemaMaker {
   }
 
   const Call& call_;
-  const std::vector<std::optional<DTensorSpec>>& specs_;
+  const TensorSpecs& specs_;
 };
 
 }  // namespace
 
-std::vector<CallSchema> schemas_of(const Call& call,
-                                   const std::vector<std::optional<DTensorSpec>>& specs) {
+bool is_written_row(const Call& call, const TensorPlace& place) {
+  const Link* link = place.payload ? place.payload->link() : nullptr;
+  return call.facts().written[place.argument] && link && link->is_row();
+}
+
+std::optional<TensorSpecs> specs_of(const Call& call) {
+  TensorSpecs specs;
+  for (const TensorPlace& place : call.tensors()) {
+    if (!place.tensor.defined()) {
+      specs.emplace_back(std::nullopt);
+    } else if (!place.payload) {
+      specs.emplace_back(replicated_spec(call.mesh(), meta_of(place.tensor)));
+    } else if (place.payload->spec().mesh() == call.mesh()) {
+      specs.emplace_back(
+          is_written_row(call, place)
+              ? spec_of_row(place.payload->link()->base->spec(), place.payload->link()->row->dim)
+              : place.payload->spec());
+    } else {
+      return std::nullopt;
+    }
+  }
+  return specs;
+}
+
+std::vector<CallSchema> schemas_of(const Call& call, const TensorSpecs& specs) {
   const SchemaMaker maker(call, specs);
   return call.facts().is_by_member ? maker.by_member() : std::vector{maker.whole_call()};
 }

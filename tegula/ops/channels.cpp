@@ -31,7 +31,7 @@ SignatureOf pixel_shuffle(Shuffle shuffle) {
       signature.is_whole[static_cast<std::size_t>(self.factors[dim])] = true;
     }
     signature.needs_elements = true;
-    signature.operands = {{self, true}};
+    signature.operands = {{.term = self, .is_linear = true}};
     signature.results = {{with_space(self, image)}};
     return signature;
   };
@@ -44,7 +44,7 @@ std::optional<Signature> channel_shuffle(const OpSchema& schema) {
   Signature signature;
   const Term self = own_factors(signature, meta.shape());
   signature.is_whole[1] = true;
-  signature.operands = {{self, true}};
+  signature.operands = {{.term = self, .is_linear = true}};
   signature.results = {image_result(self, meta)};
   return signature;
 }
@@ -78,7 +78,7 @@ std::optional<Signature> gated_unit_backward(const OpSchema& schema) {
   grad.factors[along] = kNoFactor;
   grad.sizes[along] = shape[along] / 2;
   if (shape[along] % 2 != 0 || schema.spec(0).shape() != grad.sizes) return std::nullopt;
-  signature.operands = {{grad, true}, {self}};
+  signature.operands = {{.term = grad, .is_linear = true}, {self}};
   signature.results = {{self}};
   return signature;
 }
@@ -118,7 +118,7 @@ std::optional<Signature> to_columns(const OpSchema& schema) {
   Signature signature;
   const auto patches = number_dims(signature, schema.spec(0).shape(), window);
   if (!patches) return std::nullopt;
-  signature.operands = {{patches->image, true}};
+  signature.operands = {{.term = patches->image, .is_linear = true}};
   signature.results = {{patches->columns}};
   return signature;
 }
@@ -138,7 +138,7 @@ std::optional<Signature> from_columns(const OpSchema& schema) {
   const auto patches =
       number_dims(signature, image, {kernel, schema.ints(5), schema.ints(4), schema.ints(3)});
   if (!patches || patches->columns.sizes != columns) return std::nullopt;
-  signature.operands = {{patches->columns, true}};
+  signature.operands = {{.term = patches->columns, .is_linear = true}};
   signature.results = {{patches->image}};
   return signature;
 }
@@ -194,7 +194,8 @@ std::optional<Signature> group_norm_backward(const OpSchema& schema) {
     if (schema.spec(of_groups).shape() != terms->groups.sizes) return std::nullopt;
   }
   if (!has_shape_if_given(schema, 4, terms->channels.sizes)) return std::nullopt;
-  signature.operands = {{terms->image, true}, {terms->image}, {terms->groups}, {terms->groups}};
+  signature.operands = {
+      {.term = terms->image, .is_linear = true}, {terms->image}, {terms->groups}, {terms->groups}};
   add_optional_operand(signature, schema, 4, terms->channels);
   signature.results = {image_result(terms->image, meta), {terms->channels}, {terms->channels}};
   return signature;
@@ -216,10 +217,10 @@ std::optional<Signature> batch_norm_backward(const OpSchema& schema) {
   }
   signature.needs_elements = true;
   const Term channels{{image.factors[1]}, {shape[1]}};
-  signature.operands = {{image, true}, {image}};
+  signature.operands = {{.term = image, .is_linear = true}, {image}};
   for (std::size_t tensor = 2; tensor < schema.tensors.size(); ++tensor) {
     if (!schema.has(tensor)) {
-      signature.operands.push_back({{}, false, 0, false});
+      signature.operands.push_back({.term = {}, .is_given = false});
       continue;
     }
     // statistics that were not needed have no elements

@@ -117,7 +117,8 @@ std::optional<Signature> forward(const OpSchema& schema, const Convolution& conv
   Signature signature;
   const auto terms = number_dims(signature, conv, schema.spec(0).shape(), schema.spec(1).shape());
   if (!terms || !has_shape_if_given(schema, bias, terms->bias.sizes)) return std::nullopt;
-  signature.operands = {{terms->input, true}, {terms->weight, true}};
+  signature.operands = {{.term = terms->input, .is_linear = true},
+                        {.term = terms->weight, .is_linear = true}};
   add_optional_operand(signature, schema, bias, terms->bias);
   if (signature.operands.size() == 3 && signature.operands[2].is_given) {
     signature.operands[2].is_linear = true;
@@ -144,7 +145,8 @@ std::optional<Signature> convolution_backward(const OpSchema& schema) {
                                  schema.spec(2).shape());
   if (!terms || schema.spec(0).shape() != shape_of(terms->output, signature)) return std::nullopt;
   enum : std::size_t { kGrad, kInput, kWeight };
-  signature.operands = {{terms->output, true}, {terms->input}, {terms->weight}};
+  signature.operands = {
+      {.term = terms->output, .is_linear = true}, {terms->input}, {terms->weight}};
   const TensorMeta& format = leading_format(schema.spec(1).meta(), schema.spec(2).meta());
   signature.results = {
       image_result(terms->input, format), image_result(terms->weight, format), {terms->bias}};
@@ -188,9 +190,9 @@ std::optional<Signature> convolution_over_time(const OpSchema& schema) {
   const Factor batch = signature.add_factor(self[1]);
   const Factor inputs = signature.add_factor(self[2]);
   const Factor outputs = signature.add_factor(weight[2]);
-  signature.operands = {{{{kNoFactor, batch, inputs}, self}, true, 0},
-                        {{{kNoFactor, inputs, outputs}, weight}, true, 0},
-                        {{{outputs}, {weight[2]}}, true, 1}};
+  signature.operands = {{.term = {{kNoFactor, batch, inputs}, self}, .is_linear = true},
+                        {.term = {{kNoFactor, inputs, outputs}, weight}, .is_linear = true},
+                        {.term = {{outputs}, {weight[2]}}, .is_linear = true, .product = 1}};
   signature.results = {{{{kNoFactor, batch, outputs}, {steps, self[1], weight[2]}}}};
   return signature;
 }

@@ -41,7 +41,7 @@ std::optional<Signature> gather(const OpSchema& schema) {
     }
   }
   signature.trait = Trait::Increasing;
-  signature.operands = {{self, true}, {index}};
+  signature.operands = {{.term = self, .is_linear = true}, {index}};
   signature.results = {{index}};
   return signature;
 }
@@ -69,8 +69,10 @@ SignatureOf scatter(Writes writes) {
       if (!is_row && !is_added) keep_whole(signature, index.factors[dim]);
     }
     const bool is_linear = writes == Writes::Adding;
-    signature.operands = {{self, is_linear}, {index, false, 1}};
-    if (has_source) signature.operands.push_back({source, is_linear, 1});
+    signature.operands = {{.term = self, .is_linear = is_linear}, {.term = index, .product = 1}};
+    if (has_source) {
+      signature.operands.push_back({.term = source, .is_linear = is_linear, .product = 1});
+    }
     signature.results = {{self}};
     return signature;
   };
@@ -82,7 +84,8 @@ std::optional<Signature> take(const OpSchema& schema) {
   const Shape& shape = schema.spec(0).shape();
   const Term index = own_factors(signature, schema.spec(1).shape());
   signature.trait = Trait::Increasing;
-  signature.operands = {{{std::vector<Factor>(shape.size(), kNoFactor), shape}, true}, {index}};
+  signature.operands = {
+      {.term = {std::vector<Factor>(shape.size(), kNoFactor), shape}, .is_linear = true}, {index}};
   signature.results = {{index}};
   return signature;
 }
@@ -94,7 +97,9 @@ std::optional<Signature> put(const OpSchema& schema) {
   Signature signature;
   const Term index = own_factors(signature, schema.spec(1).shape());
   const Term self{std::vector<Factor>(shape.size(), kNoFactor), shape};
-  signature.operands = {{self, true}, {index, false, 1}, {index, true, 1}};
+  signature.operands = {{.term = self, .is_linear = true},
+                        {.term = index, .product = 1},
+                        {.term = index, .is_linear = true, .product = 1}};
   signature.results = {{self}};
   return signature;
 }
@@ -114,7 +119,7 @@ std::optional<Signature> index_select(const OpSchema& schema) {
   result.sizes[along] = index.sizes.empty() ? 1 : index.sizes[0];
   signature.looked_up = self.factors[along];
   signature.trait = Trait::Increasing;
-  signature.operands = {{self, true}, {index}};
+  signature.operands = {{.term = self, .is_linear = true}, {index}};
   signature.results = {{result}};
   return signature;
 }
@@ -138,7 +143,9 @@ SignatureOf into_rows(Writes writes) {
     if (writes == Writes::Replacing) keep_whole(signature, source.factors[along]);
     const Term index{{source.factors[along]}, {source_shape[along]}};
     const bool is_linear = writes == Writes::Adding;
-    signature.operands = {{self, is_linear}, {index, false, 1}, {source, is_linear, 1}};
+    signature.operands = {{.term = self, .is_linear = is_linear},
+                          {.term = index, .product = 1},
+                          {.term = source, .is_linear = is_linear, .product = 1}};
     signature.results = {{self}};
     return signature;
   };
@@ -231,7 +238,7 @@ std::optional<Signature> index(const OpSchema& schema) {
   const std::optional<Indexed> made = indexed(signature, schema);
   if (!made) return std::nullopt;
   signature.trait = Trait::Increasing;
-  signature.operands = {{made->self, true}};
+  signature.operands = {{.term = made->self, .is_linear = true}};
   for (const Term& term : made->indices) signature.operands.push_back({term});
   signature.results = {{made->result}};
   return signature;
@@ -255,9 +262,9 @@ std::optional<Signature> index_put(const OpSchema& schema) {
     if (!is_whole_dim && values.sizes[dim] != 1) return std::nullopt;
     values.factors.push_back(is_whole_dim ? into.factors[missing + dim] : kNoFactor);
   }
-  signature.operands = {{made->self, adds}};
-  for (const Term& term : made->indices) signature.operands.push_back({term, false, 1});
-  signature.operands.push_back({values, adds, 1});
+  signature.operands = {{.term = made->self, .is_linear = adds}};
+  for (const Term& term : made->indices) signature.operands.push_back({.term = term, .product = 1});
+  signature.operands.push_back({.term = values, .is_linear = adds, .product = 1});
   signature.results = {{made->self}};
   return signature;
 }
@@ -309,7 +316,7 @@ std::optional<Signature> diag_embed(const OpSchema& schema) {
   }
   Signature signature;
   const WithDiagonal made = with_diagonal(signature, shape, dims, diagonals.back());
-  signature.operands = {{made.diagonal, true}};
+  signature.operands = {{.term = made.diagonal, .is_linear = true}};
   signature.results = {{made.matrices}};
   return signature;
 }
@@ -323,7 +330,7 @@ std::optional<Signature> diagonal_backward(const OpSchema& schema) {
   Signature signature;
   const WithDiagonal made = with_diagonal(signature, shape, dims, grad.back());
   if (made.diagonal.sizes != grad) return std::nullopt;
-  signature.operands = {{made.diagonal, true}};
+  signature.operands = {{.term = made.diagonal, .is_linear = true}};
   signature.results = {{made.matrices}};
   signature.size_arguments = {{1, made.matrices}};
   return signature;
@@ -339,7 +346,8 @@ std::optional<Signature> diagonal_scatter(const OpSchema& schema) {
   Signature signature;
   const WithDiagonal made = with_diagonal(signature, shape, dims, source.back());
   if (made.diagonal.sizes != source) return std::nullopt;
-  signature.operands = {{made.matrices, true}, {made.diagonal, true, 1}};
+  signature.operands = {{.term = made.matrices, .is_linear = true},
+                        {.term = made.diagonal, .is_linear = true, .product = 1}};
   signature.results = {{made.matrices}};
   return signature;
 }
@@ -368,7 +376,8 @@ SignatureOf into_part(Part part) {
       source.sizes[along] = schema.spec(1).shape()[along];
     }
     if (source.sizes != schema.spec(1).shape()) return std::nullopt;
-    signature.operands = {{self, true}, {source, true, 1}};
+    signature.operands = {{.term = self, .is_linear = true},
+                          {.term = source, .is_linear = true, .product = 1}};
     signature.results = {{self}};
     return signature;
   };
@@ -389,7 +398,7 @@ std::optional<Signature> unfold_backward(const OpSchema& schema) {
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     if (dim != along && grad[dim] != shape[dim]) return std::nullopt;
   }
-  signature.operands = {{windows, true}};
+  signature.operands = {{.term = windows, .is_linear = true}};
   signature.results = {{result}};
   signature.size_arguments = {{1, result}};
   return signature;
@@ -412,7 +421,7 @@ std::optional<Signature> repeat(const OpSchema& schema) {
     if (!is_once && dim >= added) keep_whole(signature, self.factors[dim - added]);
   }
   signature.trait = Trait::Increasing;
-  signature.operands = {{self, true}};
+  signature.operands = {{.term = self, .is_linear = true}};
   signature.results = {{result}};
   return signature;
 }
@@ -428,7 +437,7 @@ SignatureOf moved_along(std::size_t dims) {
       if (!shape.empty()) keep_whole(signature, self.factors[wrapped_dim(dim, shape.size())]);
     }
     signature.trait = Trait::Increasing;
-    signature.operands = {{self, true}};
+    signature.operands = {{.term = self, .is_linear = true}};
     signature.results = {{self, ResultLayout::LikeOperands}};
     return signature;
   };

@@ -27,7 +27,7 @@ SignatureOf put_into_zeros(Piece part) {
       grad.sizes.erase(grad.sizes.begin() + static_cast<std::ptrdiff_t>(along));
     }
     if (grad.sizes.size() != schema.spec(0).shape().size()) return std::nullopt;
-    signature.operands.push_back({grad, true});
+    signature.operands.push_back({.term = grad, .is_linear = true});
     signature.results.push_back({result});
     signature.size_arguments.push_back({1, result});
     return signature;

@@ -16,7 +16,7 @@ std::optional<Signature> embedding(const OpSchema& schema) {
   result.factors.push_back(weight.factors[1]);
   result.sizes.push_back(weight.sizes[1]);
   signature.looked_up = weight.factors[0];
-  signature.operands = {{weight, false}, {indices, false}};
+  signature.operands = {{weight}, {indices}};
   signature.results = {{result}};
   return signature;
 }
@@ -34,7 +34,7 @@ std::optional<Signature> embedding_backward(const OpSchema& schema) {
   Term grad = indices;
   grad.factors.push_back(signature.add_factor(width));
   grad.sizes.push_back(width);
-  signature.operands = {{grad, true}, {indices, false}};
+  signature.operands = {{.term = grad, .is_linear = true}, {indices}};
   signature.results = {{{{kNoFactor, grad.factors.back()}, {schema.integer(2), width}}}};
   return signature;
 }
@@ -47,7 +47,8 @@ std::optional<Signature> embedding_bag_weights_backward(const OpSchema& schema) 
   Signature signature;
   signature.needs_elements = true;
   const Factor columns = signature.add_factor(grad[1]);
-  signature.operands = {{{{kNoFactor, columns}, grad}, true}, {{{kNoFactor, columns}, weight}}};
+  signature.operands = {{.term = {{kNoFactor, columns}, grad}, .is_linear = true},
+                        {{{kNoFactor, columns}, weight}}};
   for (std::size_t k = 2; k < schema.tensors.size(); ++k) {
     const Shape& shape = schema.spec(k).shape();
     signature.operands.push_back({{std::vector<Factor>(shape.size(), kNoFactor), shape}});
@@ -96,7 +97,7 @@ std::optional<Signature> nll_loss_backward(const OpSchema& schema) {
   const std::optional<Classified> dims = classified(signature, schema, 1, 3);
   if (!dims) return std::nullopt;
   const Term grad = schema.integer(4) == kNoReduction ? dims->places : Term{};
-  signature.operands = {{grad, true}, {dims->all}, {dims->places}};
+  signature.operands = {{.term = grad, .is_linear = true}, {dims->all}, {dims->places}};
   add_optional_operand(signature, schema, 3, dims->classes);
   signature.operands.push_back({Term{}});
   signature.results = {{dims->all}};

@@ -69,7 +69,8 @@ SignatureOf loss_backward(std::size_t weights = 0) {
     if (!of_grad.empty() && of_grad != shape) return std::nullopt;
     Signature signature;
     const Term self = own_factors(signature, shape);
-    signature.operands = {{of_grad.empty() ? Term{} : self, true}, {self}, {self}};
+    signature.operands = {
+        {.term = of_grad.empty() ? Term{} : self, .is_linear = true}, {self}, {self}};
     std::vector<std::size_t> given;
     for (std::size_t k = 0; k < weights; ++k) given.push_back(3 + k);
     if (!add_weights(signature, schema, self, given)) return std::nullopt;
@@ -118,7 +119,7 @@ std::optional<Signature> multi_margin_backward(const OpSchema& schema) {
   const std::int64_t reduction = schema.integer(6);
   const Term grad = reduction == kNoReduction ? dims->rows : Term{};
   if (schema.spec(0).shape() != grad.sizes) return std::nullopt;
-  signature.operands = {{grad, true}, {dims->all}, {dims->rows}};
+  signature.operands = {{.term = grad, .is_linear = true}, {dims->all}, {dims->rows}};
   add_optional_operand(signature, schema, 5, dims->classes);
   signature.results = {{dims->all}};
   if (reduction == kMean) signature.averaged = dims->rows.factors;
@@ -147,7 +148,7 @@ std::optional<Signature> multilabel_margin_backward(const OpSchema& schema) {
   const Term grad = reduction == kNoReduction ? dims->rows : Term{};
   if (schema.spec(0).shape() != grad.sizes) return std::nullopt;
   if (schema.spec(3).shape() != dims->all.sizes) return std::nullopt;
-  signature.operands = {{grad, true}, {dims->all}, {dims->all}, {dims->all}};
+  signature.operands = {{.term = grad, .is_linear = true}, {dims->all}, {dims->all}, {dims->all}};
   signature.results = {{dims->all}};
   if (reduction == kMean) signature.averaged = dims->rows.factors;
   return signature;

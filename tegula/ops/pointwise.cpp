@@ -40,7 +40,7 @@ std::optional<Signature> conversion(const OpSchema& schema) {
   const DType to = schema.is_none(1) ? from : static_cast<DType>(schema.integer(1));
   Signature signature;
   const Term self = own_factors(signature, schema.spec(0).shape());
-  signature.operands = {{self, holds_all_of(to, from)}};
+  signature.operands = {{.term = self, .is_linear = holds_all_of(to, from)}};
   signature.results = {{self, ResultLayout::LikeOperands}};
   if (rounds_in_order(from) && rounds_in_order(to)) signature.trait = Trait::Increasing;
   return signature;

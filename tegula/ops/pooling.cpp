@@ -16,7 +16,8 @@ std::optional<Signature> pooled(const OpSchema& schema, Pool pool, std::size_t s
   Signature signature;
   const TensorMeta& meta = schema.spec(0).meta();
   const Term self = image_term(signature, meta.shape(), space);
-  signature.operands = {{self, pool == Pool::Average && is_linear_in(meta.dtype())}};
+  signature.operands = {
+      {.term = self, .is_linear = pool == Pool::Average && is_linear_in(meta.dtype())}};
   const Result result = image_result(with_space(self, output), meta);
   signature.results = {result};
   if (pool == Pool::MaxWithIndices) signature.results.push_back(result);
@@ -56,7 +57,7 @@ SignatureOf pool_backward(std::size_t space) {
     Signature signature;
     const Term self = image_term(signature, meta.shape(), space);
     const Term output = with_space(self, space_of(grad, space));
-    signature.operands = {{output, is_linear_in(meta.dtype())}, {self}};
+    signature.operands = {{.term = output, .is_linear = is_linear_in(meta.dtype())}, {self}};
     if (schema.tensors.size() == 3) {
       if (schema.spec(2).shape() != grad) return std::nullopt;
       signature.operands.push_back({output});

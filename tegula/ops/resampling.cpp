@@ -16,7 +16,7 @@ SignatureOf interpolation(std::size_t space) {
     if (meta.shape().size() != space + 2 || output.size() != space) return std::nullopt;
     Signature signature;
     const Term self = image_term(signature, meta.shape(), space);
-    signature.operands = {{self, is_linear_in(meta.dtype())}};
+    signature.operands = {{.term = self, .is_linear = is_linear_in(meta.dtype())}};
     signature.results = {image_result(with_space(self, output), meta)};
     return signature;
   };
@@ -33,7 +33,7 @@ SignatureOf interpolation_backward(std::size_t space) {
     Signature signature;
     const Term grad = image_term(signature, meta.shape(), space);
     const Term result = with_space(grad, space_of(input, space));
-    signature.operands = {{grad, is_linear_in(meta.dtype())}};
+    signature.operands = {{.term = grad, .is_linear = is_linear_in(meta.dtype())}};
     signature.results = {image_result(result, meta)};
     signature.size_arguments = {{2, result}};
     return signature;
@@ -92,7 +92,7 @@ std::optional<Signature> grid_sampler(const OpSchema& schema) {
   Signature signature;
   const auto sampling = number_dims(signature, schema.spec(0).shape(), schema.spec(1).shape());
   if (!sampling) return std::nullopt;
-  signature.operands = {{sampling->image, true}, {sampling->grid}};
+  signature.operands = {{.term = sampling->image, .is_linear = true}, {sampling->grid}};
   signature.results = {{sampling->output}};
   return signature;
 }
@@ -104,7 +104,8 @@ std::optional<Signature> grid_sampler_backward(const OpSchema& schema) {
   if (!sampling || schema.spec(0).shape() != shape_of(sampling->output, signature)) {
     return std::nullopt;
   }
-  signature.operands = {{sampling->output, true}, {sampling->image}, {sampling->grid}};
+  signature.operands = {
+      {.term = sampling->output, .is_linear = true}, {sampling->image}, {sampling->grid}};
   signature.results = {{sampling->image}, {sampling->grid}};
   return signature;
 }
@@ -118,7 +119,7 @@ std::optional<Signature> affine_grid(const OpSchema& schema) {
   if (theta[1] != space || theta[2] != space + 1) return std::nullopt;
   Signature signature;
   const Factor batch = signature.add_factor(theta[0]);
-  signature.operands = {{{{batch, kNoFactor, kNoFactor}, theta}, true}};
+  signature.operands = {{.term = {{batch, kNoFactor, kNoFactor}, theta}, .is_linear = true}};
   Term result{{batch}, {size[0]}};
   for (std::size_t dim = 2; dim < size.size(); ++dim) {
     result.factors.push_back(kNoFactor);
@@ -207,7 +208,7 @@ SignatureOf mirroring_pad(std::size_t space) {
     const Padding terms = number_padded_dims(signature, meta.shape(), *after, pad);
     signature.needs_elements = true;
     if (meta.shape().size() == space + 2) signature.may_be_empty = {terms.before.factors[0]};
-    signature.operands = {{terms.before, true}};
+    signature.operands = {{.term = terms.before, .is_linear = true}};
     signature.results = {image_result(terms.after, meta)};
     return signature;
   };
@@ -225,7 +226,7 @@ SignatureOf mirroring_pad_backward(std::size_t space) {
     const Padding terms = number_padded_dims(signature, meta.shape(), *after, pad);
     signature.needs_elements = true;
     if (meta.shape().size() == space + 2) signature.may_be_empty = {terms.before.factors[0]};
-    signature.operands = {{terms.after, true}, {terms.before}};
+    signature.operands = {{.term = terms.after, .is_linear = true}, {terms.before}};
     signature.results = {image_result(terms.before, meta)};
     return signature;
   };

@@ -72,7 +72,7 @@ SignatureOf fourier(DimsWithin (*order)(const Shape& stride, DimsWithin dims),
     }
     result.term.sizes[dims.back()] = length(schema, self.sizes[dims.back()]);
     result.memory_order = order(schema.spec(0).meta().stride(), dims);
-    signature.operands = {{self, true}};
+    signature.operands = {{.term = self, .is_linear = true}};
     signature.results = {result};
     signature.needs_elements = true;
     return signature;

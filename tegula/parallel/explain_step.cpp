@@ -3,14 +3,14 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <set>
 #include <sstream>
 
 #include "tegula/base/table.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/parallel/alike.h"
+#include "tegula/parallel/lent_tensors.h"
 #include "tegula/parallel/members.h"
-#include "tegula/payload/payload.h"
 #include "tegula/tensor/factories.h"
 
 namespace tegula {
@@ -29,44 +29,19 @@ DeviceMesh imagined_mesh(const DeviceMesh& root) {
   return world.mesh(DeviceMesh(axes, ranks, "meta"));
 }
 
-// While it stands, members are DTensors on the imagined mesh: those that are DTensors placed as
-// they are, with their policies, others replicated.
-class Imagined {
- public:
-  Imagined(const std::vector<StandingMember>& members, const DeviceMesh& mesh) {
-    std::set<c10::TensorImpl*> seen;
-    for (const StandingMember& member : members) {
-      at::Tensor tensor = member.tensor;
-      if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-      const Placements placements =
-          is_dtensor(tensor) ? placements_of(tensor) : Placements(mesh.ndim(), Replicate());
-      const at::Tensor imagined =
-          empty(tensor.sizes().vec(), mesh, placements, at::TensorOptions(tensor.scalar_type()));
-      lent_.push_back({tensor, tensor.detach(), tensor.grad()});
-      tensor.mutable_grad() = at::Tensor();
-      if (is_dtensor(tensor)) {
-        set_data_keeping_policies(tensor, imagined);
-      } else {
-        tensor.set_data(imagined);
-      }
-    }
+// Members as DTensors on the imagined mesh: those that are DTensors placed as they are, with their
+// policies, others replicated.
+LentTensors lent_to(const DeviceMesh& mesh, const std::vector<StandingMember>& members) {
+  LentTensors lent;
+  for (const StandingMember& member : each_once(members)) {
+    const at::Tensor& tensor = member.tensor;
+    const Placements placements =
+        is_dtensor(tensor) ? placements_of(tensor) : Placements(mesh.ndim(), Replicate());
+    lent.lend(tensor, empty(tensor.sizes().vec(), mesh, placements,
+                            at::TensorOptions(tensor.scalar_type())));
   }
-  ~Imagined() {
-    for (Lent& one : lent_) {
-      one.tensor.mutable_grad() = at::Tensor();
-      one.tensor.set_data(one.as_it_was);
-      one.tensor.mutable_grad() = one.grad;
-    }
-  }
-  Imagined(const Imagined&) = delete;
-  Imagined& operator=(const Imagined&) = delete;
-
- private:
-  struct Lent {
-    at::Tensor tensor, as_it_was, grad;
-  };
-  std::vector<Lent> lent_;
-};
+  return lent;
+}
 
 std::string kind_of_call(const CommEntry& entry) {
   std::string kind(name_of(entry.kind));
@@ -102,7 +77,7 @@ std::string inner::explain_members(const ParallelPlan& plan,
                                    const DeviceMesh& mesh, const ExplainedStep& step) {
   const std::string placed = explain_members(plan, members, mesh);
   const DeviceMesh imagined = imagined_mesh(mesh.root());
-  const Imagined lent(members, imagined);
+  const LentTensors lent = lent_to(imagined, members);
   parallelize_members(members, imagined[mesh.axes()[0].name], plan, kSameOnAllRanks);
   const CommLog log(World::of(imagined));
   step(imagined);

@@ -62,7 +62,7 @@ std::vector<RoleAxis> role_axes(const DeviceMesh& mesh, const ShardedRoles& role
   const DeviceMesh root = mesh.root();
   for (const Placements* role : {&roles.parameters, &roles.gradients, &roles.state}) {
     if (role->size() == mesh.ndim()) continue;
-    throw UsageError("a role has not one placement per axis of the mesh")
+    throw UsageError("a role needs one placement per axis of the mesh")
         .fact("mesh", to_string(mesh))
         .fact("role", to_string(*role))
         .hint("slice the mesh, mesh[\"dp\"]; hybrid() is for two axes");
@@ -167,7 +167,7 @@ DTensorSpec placed_before(const StandingMember& member, const DeviceMesh& root) 
         .fact("is", to_string(now))
         .fact("mesh", to_string(root));
   }
-  return now.with_meta(dense(now.meta()));
+  return densely(now);
 }
 
 bool is_buffer(const StandingMember& member) { return member.kind == MemberKind::Buffer; }

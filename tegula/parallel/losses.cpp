@@ -13,7 +13,7 @@ namespace {
 
 void check(const CrossEntropyOptions& options) {
   if (options.z_loss >= 0) return;
-  throw UsageError("a z-loss cannot weigh less than nothing")
+  throw UsageError("a z-loss cannot have a negative weight")
       .fact("z_loss", std::to_string(options.z_loss))
       .hint("give 0 or more");
 }

@@ -31,7 +31,7 @@ GradientPolicy with_axis(const at::Tensor& leaf, const std::string& axis,
 
 void check(const ReplicateOptions& options) {
   if (options.bucket_bytes < 0) {
-    throw UsageError("a bucket of gradients cannot have less than no bytes")
+    throw UsageError("a bucket of gradients cannot have a negative number of bytes")
         .fact("bucket_bytes", std::to_string(options.bucket_bytes))
         .hint("0 means one call per gradient");
   }

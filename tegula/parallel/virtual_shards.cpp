@@ -13,7 +13,6 @@
 #include <exception>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -21,7 +20,9 @@
 #include "tegula/base/sentence.h"
 #include "tegula/base/text.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/comm/together.h"
 #include "tegula/parallel/alike.h"
+#include "tegula/parallel/lent_tensors.h"
 #include "tegula/tensor/dtensor.h"
 
 namespace tegula {
@@ -56,35 +57,20 @@ using Tensors = std::vector<at::Tensor>;
 // Numbers to be added up, by element type.
 using Sums = std::map<at::ScalarType, at::Tensor>;
 
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-};
-
-void add_member(std::vector<NamedTensor>& members, std::set<c10::TensorImpl*>& seen,
-                const std::string& name, const at::Tensor& tensor) {
-  if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) {
-    members.push_back({name, tensor});
-  }
-}
-
 // Parameters and buffers, a tied one once.
 struct Members {
   explicit Members(const torch::nn::Module& module) {
-    std::set<c10::TensorImpl*> seen;
-    for (const auto& one : module.named_parameters()) {
-      add_member(parameters, seen, one.key(), one.value());
+    for (StandingMember& one : each_once(members_in(module))) {
+      (one.kind == MemberKind::Buffer ? buffers : parameters).push_back(std::move(one));
     }
-    for (const auto& one : module.named_buffers())
-      add_member(buffers, seen, one.key(), one.value());
   }
-  std::vector<NamedTensor> parameters, buffers;
+  std::vector<StandingMember> parameters, buffers;
 };
 
 DeviceMesh common_mesh(const Members& members) {
   std::optional<DeviceMesh> mesh;
   for (const auto* list : {&members.parameters, &members.buffers}) {
-    for (const NamedTensor& one : *list) {
+    for (const StandingMember& one : *list) {
       const bool is_ours = is_dtensor(one.tensor);
       if (is_ours && !mesh) mesh = mesh_of(one.tensor);
       const Placements everywhere(mesh ? mesh->ndim() : 0, Replicate());
@@ -92,7 +78,7 @@ DeviceMesh common_mesh(const Members& members) {
         continue;
       }
       throw UsageError("virtual shards want every parameter and buffer replicated over one mesh")
-          .fact("tensor", in_quotes(one.name))
+          .fact("tensor", in_quotes(one.full_name()))
           .fact("is", is_ours ? to_string(spec_of(one.tensor)) : "a plain tensor")
           .hint("call replicate(module, mesh) first");
     }
@@ -119,38 +105,17 @@ void check_batch(const Tensors& batch, std::int64_t shards) {
   if (batch.empty()) throw UsageError("a batch has a tensor or more").hint("pass the samples");
 }
 
-// Parameters and buffers are plain tensors while it stands, without gradients. What is written to
-// buffers is gone afterwards.
-class AsPlain {
- public:
-  explicit AsPlain(const Members& members) {
-    for (const NamedTensor& one : members.parameters)
-      change(one.tensor, to_local(one.tensor.detach()));
-    for (const NamedTensor& one : members.buffers) {
-      change(one.tensor, to_local(one.tensor.detach()).clone());
-    }
+// What is written to buffers is gone when the loan ends.
+LentTensors lent_as_plain(const Members& members) {
+  LentTensors lent;
+  for (const StandingMember& one : members.parameters) {
+    lent.lend(one.tensor, to_local(one.tensor.detach()));
   }
-  ~AsPlain() {
-    for (Changed& one : changed_) {
-      one.tensor.mutable_grad() = at::Tensor();
-      one.tensor.set_data(one.as_it_was);
-      one.tensor.mutable_grad() = one.grad;
-    }
+  for (const StandingMember& one : members.buffers) {
+    lent.lend(one.tensor, to_local(one.tensor.detach()).clone());
   }
-  AsPlain(const AsPlain&) = delete;
-  AsPlain& operator=(const AsPlain&) = delete;
-
- private:
-  struct Changed {
-    at::Tensor tensor, as_it_was, grad;
-  };
-  void change(at::Tensor tensor, const at::Tensor& plain) {
-    changed_.push_back({tensor, tensor.detach(), tensor.grad()});
-    tensor.mutable_grad() = at::Tensor();
-    tensor.set_data(plain);
-  }
-  std::vector<Changed> changed_;
-};
+  return lent;
+}
 
 // What is split among threads is added up in an order that depends on their number.
 class OneThread {
@@ -172,9 +137,9 @@ class OneThread {
 // loss, and for each parameter in how many shards it is used.
 class SumsLayout {
  public:
-  explicit SumsLayout(const std::vector<NamedTensor>& parameters) {
+  explicit SumsLayout(const std::vector<StandingMember>& parameters) {
     lengths_[at::kDouble] = 0;
-    for (const NamedTensor& one : parameters) {
+    for (const StandingMember& one : parameters) {
       std::int64_t& length = lengths_[one.tensor.scalar_type()];
       begins_.push_back(length);
       length += one.tensor.numel();
@@ -190,7 +155,7 @@ class SumsLayout {
     return sums;
   }
   // Of the parameters' gradients; where there is none, zeros.
-  Sums sums_of(const std::vector<NamedTensor>& parameters, const at::Tensor& loss) const {
+  Sums sums_of(const std::vector<StandingMember>& parameters, const at::Tensor& loss) const {
     std::map<at::ScalarType, Tensors> parts;
     at::Tensor rest = at::zeros({1 + static_cast<std::int64_t>(parameters.size())}, at::kDouble);
     rest[0].copy_(loss);
@@ -256,7 +221,7 @@ class LocalShards {
     }
     const at::NoGradGuard no_grad;
     Sums sums = layout_.sums_of(members_.parameters, loss);
-    for (const NamedTensor& one : members_.parameters) {
+    for (const StandingMember& one : members_.parameters) {
       at::Tensor(one.tensor).mutable_grad() = at::Tensor();
     }
     return sums;
@@ -279,9 +244,9 @@ class LocalShards {
   std::vector<Tensors> parts_;
 };
 
-Tensors tiles_of(const std::vector<NamedTensor>& members) {
+Tensors tiles_of(const std::vector<StandingMember>& members) {
   Tensors tiles;
-  for (const NamedTensor& one : members) tiles.push_back(to_local(one.tensor.detach()));
+  for (const StandingMember& one : members) tiles.push_back(to_local(one.tensor.detach()));
   return tiles;
 }
 
@@ -293,11 +258,11 @@ bool have_same_bits(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // By their bits: batch normalization writes its statistics without a word to version counters.
-void check_buffers(const std::vector<NamedTensor>& buffers, const Tensors& as_they_were) {
+void check_buffers(const std::vector<StandingMember>& buffers, const Tensors& as_they_were) {
   for (std::size_t k = 0; k < buffers.size(); ++k) {
     if (have_same_bits(buffers[k].tensor, as_they_were[k])) continue;
     throw UsageError("a virtual shard wrote a buffer, which would differ between ranks")
-        .fact("buffer", in_quotes(buffers[k].name))
+        .fact("buffer", in_quotes(buffers[k].full_name()))
         .hint("use modules without batch statistics, or in eval mode");
   }
 }
@@ -306,7 +271,7 @@ void check_buffers(const std::vector<NamedTensor>& buffers, const Tensors& as_th
 Sums rows_of(const Members& members, const SumsLayout& layout, const LocalShards& shards,
              const std::vector<ShardRange>& ranges) {
   const Tensors buffers = tiles_of(members.buffers);
-  const AsPlain plain(members);
+  const LentTensors plain = lent_as_plain(members);
   const OneThread one_thread;
   std::map<at::ScalarType, Tensors> rows;
   for (const ShardRange& range : ranges) {
@@ -326,20 +291,11 @@ void throw_on_all_ranks(const Group& group, const std::exception_ptr& error) {
   if (group.size() > 1) {
     const CommLabel label("virtual shards");
     // never empty where there is an error
-    const std::string text = error ? ' ' + sentence_of(error) : "";
-    at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
-    if (error) std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-    const at::Tensor lengths = group.all_gather(at::full({1}, bytes.numel(), at::kLong), 0);
-    const Group::Sizes sizes(lengths.const_data_ptr<std::int64_t>(),
-                             lengths.const_data_ptr<std::int64_t>() + lengths.numel());
-    const auto first = std::ranges::find_if(sizes, [](std::int64_t size) { return size > 0; });
-    if (first == sizes.end()) return;
-    const at::Tensor texts = group.all_gather(bytes, 0, sizes);
-    if (!error) {
+    const auto first = first_text(group, error ? ' ' + sentence_of(error) : "");
+    if (first && !error) {
       throw UsageError("a virtual shard failed on another rank")
-          .fact("rank", std::to_string(group.ranks()[first - sizes.begin()]))
-          .fact("error", std::string(static_cast<const char*>(texts.const_data_ptr()) + 1,
-                                     static_cast<std::size_t>(*first - 1)))
+          .fact("rank", std::to_string(first->rank))
+          .fact("error", first->text.substr(1))
           .hint("the error of that rank says more");
     }
   }

@@ -34,7 +34,7 @@ struct Owner {
 
 DTensorSpec dense_spec_of_row(const DTensorSpec& spec, std::int64_t dim) {
   const DTensorSpec row = spec_of_row(spec, dim);
-  return row.with_meta(dense(row.meta()));
+  return densely(row);
 }
 
 }  // namespace

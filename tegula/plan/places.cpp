@@ -65,7 +65,7 @@ Intervals places_of(const Intervals& wanted, const Intervals& held) {
     });
   }
   if (count(places) != count(wanted)) {
-    throw InternalError("an element is looked for where it is not held")
+    throw InternalError("an element was looked up in a shard that does not hold it")
         .fact("wanted", to_string(wanted))
         .fact("held", to_string(held));
   }

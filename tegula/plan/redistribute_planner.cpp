@@ -25,7 +25,7 @@ void check_ends(const DTensorSpec& from, const DTensorSpec& to) {
       from.meta().dtype() == to.meta().dtype()) {
     return;
   }
-  throw UsageError("a tensor is redistributed over its own mesh, as what it is")
+  throw UsageError("a plan cannot change the mesh, the shape or the element type of a tensor")
       .fact("from", to_string(from))
       .fact("to", to_string(to))
       .hint("give two specs with one mesh, shape and element type");

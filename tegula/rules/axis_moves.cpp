@@ -108,12 +108,12 @@ void add_linear_moves(const Signature& signature, ReduceOp op, std::vector<AxisM
     }
     for (std::size_t k : linear_factors(signature, product)) {
       move.operands[k] = Partial(op);
-      choose(product + 1, true);
+      choose(product + 1, /*owes=*/true);
       move.operands[k] = Replicate();
     }
     if (op == ReduceOp::Avg && products <= kMostMixedProducts) choose(product + 1, owes);
   };
-  if (products > 0 && !signature.results.empty()) choose(0, false);
+  if (products > 0 && !signature.results.empty()) choose(0, /*owes=*/false);
 }
 
 void add_monotone_moves(const Signature& signature, std::vector<AxisMove>& moves) {

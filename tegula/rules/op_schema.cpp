@@ -12,7 +12,7 @@ const Kind& expect(const OpSchema& schema, std::size_t argument) {
   if (argument < schema.arguments.size()) {
     if (const Kind* value = std::get_if<Kind>(&schema.arguments[argument])) return *value;
   }
-  throw InternalError("a rule reads an argument as what it is not")
+  throw InternalError("a rule reads an argument as another kind of value than it is")
       .fact("op", schema.op)
       .fact("argument", std::to_string(argument));
 }

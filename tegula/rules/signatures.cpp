@@ -38,7 +38,7 @@ Signature reduced_signature(const OpSchema& schema, const ReductionForm& form,
   signature.over = form.over;
   signature.needs_elements = form.needs_elements;
   const Term self = own_factors(signature, schema.spec(0).shape());
-  signature.operands.push_back({self, form.is_linear});
+  signature.operands.push_back({.term = self, .is_linear = form.is_linear});
   Term result;
   for (std::size_t dim = 0; dim < reduced.size(); ++dim) {
     if (reduced[dim] && !keeps) continue;
@@ -76,7 +76,7 @@ void add_optional_operand(Signature& signature, const OpSchema& schema, std::siz
                           const Term& term) {
   if (schema.is_none(argument)) return;
   const bool is_given = schema.has(schema.tensor(argument));
-  signature.operands.push_back({is_given ? term : Term{}, false, 0, is_given});
+  signature.operands.push_back({.term = is_given ? term : Term{}, .is_given = is_given});
 }
 
 bool has_shape_if_given(const OpSchema& schema, std::size_t argument, const Shape& shape) {
@@ -110,7 +110,7 @@ SignatureOf reduction_of_all(ReductionForm form) {
   return [form](const OpSchema& schema) -> std::optional<Signature> {
     if (!has_self_alone(schema)) return std::nullopt;
     const std::vector<bool> all(static_cast<std::size_t>(schema.spec(0).ndim()), true);
-    return reduced_signature(schema, form, all, false);
+    return reduced_signature(schema, form, all, /*keeps=*/false);
   };
 }
 
@@ -180,7 +180,7 @@ SignatureOf concatenation(std::size_t dim) {
       term.factors[along] = kNoFactor;
       term.sizes = shape;
       length += shape[along];
-      signature.operands.push_back({term, true, k});
+      signature.operands.push_back({.term = term, .is_linear = true, .product = k});
     }
     result.term.factors[along] = kNoFactor;
     result.term.sizes[along] = length;
@@ -218,7 +218,7 @@ SignatureOf stacking(std::size_t dim) {
     const Term shared = own_factors(signature, shape);
     for (std::size_t k = 0; k < schema.tensors.size(); ++k) {
       if (schema.spec(k).shape() != shape) return std::nullopt;
-      signature.operands.push_back({shared, true, k});
+      signature.operands.push_back({.term = shared, .is_linear = true, .product = k});
     }
     Result result{shared, ResultLayout::RowMajor};
     const auto place = static_cast<std::ptrdiff_t>(along);

@@ -12,12 +12,24 @@ DTensorSpec replicated_spec(const DTensorSpec& spec) {
   return replicated_spec(spec.mesh(), spec.meta());
 }
 
+DTensorSpec with_order_kept(const DTensorSpec& spec, const Placements& placements) {
+  if (placements == spec.placements()) return spec;
+  ShardOrder order = spec.shard_order();
+  for (ShardOrderEntry& entry : order) {
+    std::erase_if(entry.axes, [&](std::size_t axis) { return !as_shard(placements[axis]); });
+  }
+  std::erase_if(order, [](const ShardOrderEntry& entry) { return entry.axes.empty(); });
+  return {spec.mesh(), placements, order, spec.meta()};
+}
+
+DTensorSpec densely(const DTensorSpec& spec) { return spec.with_meta(dense(spec.meta())); }
+
 DTensorSpec with_reductions_done(const DTensorSpec& spec) {
   Placements placements = spec.placements();
   for (Placement& placement : placements) {
     if (owed_reduction(placement)) placement = Replicate();
   }
-  return {spec.mesh(), placements, spec.shard_order(), spec.meta()};
+  return with_order_kept(spec, placements);
 }
 
 DTensorSpec with_dim_whole(const DTensorSpec& spec, std::int64_t dim) {
@@ -25,22 +37,13 @@ DTensorSpec with_dim_whole(const DTensorSpec& spec, std::int64_t dim) {
   for (const CutAxis& axis : spec.dim_cuts()[static_cast<std::size_t>(dim)].axes()) {
     placements[axis.axis] = Replicate();
   }
-  ShardOrder order;
-  for (const ShardOrderEntry& entry : spec.shard_order()) {
-    if (entry.dim != dim) order.push_back(entry);
-  }
-  return {spec.mesh(), placements, order, spec.meta()};
+  return with_order_kept(spec, placements);
 }
 
 DTensorSpec with_axes_whole(const DTensorSpec& spec, const std::vector<std::string>& axes) {
   Placements placements = spec.placements();
   for (const std::string& axis : axes) placements[spec.mesh().axis_index(axis)] = Replicate();
-  ShardOrder order = spec.shard_order();
-  for (ShardOrderEntry& entry : order) {
-    std::erase_if(entry.axes, [&](std::size_t axis) { return is_replicate(placements[axis]); });
-  }
-  std::erase_if(order, [](const ShardOrderEntry& entry) { return entry.axes.empty(); });
-  return {spec.mesh(), placements, order, spec.meta()};
+  return with_order_kept(spec, placements);
 }
 
 DTensorSpec permuted(const DTensorSpec& spec, const std::vector<std::int64_t>& order) {

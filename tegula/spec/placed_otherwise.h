@@ -1,4 +1,4 @@
-// Specs of the same tensor placed otherwise.
+// Specs of the same tensor placed otherwise, or lying otherwise in memory.
 #pragma once
 
 #include <string>
@@ -11,6 +11,13 @@ namespace tegula::inner {
 // Every rank of the mesh holds the whole.
 DTensorSpec replicated_spec(const DeviceMesh& mesh, const TensorMeta& meta);
 DTensorSpec replicated_spec(const DTensorSpec& spec);
+
+// With these placements, by which an axis cuts what it cuts in `spec` or nothing; the axes that do
+// keep their order.
+DTensorSpec with_order_kept(const DTensorSpec& spec, const Placements& placements);
+
+// The same placements of a tensor that lies densely, its dims in the same order.
+DTensorSpec densely(const DTensorSpec& spec);
 
 // Replicated where a reduction is owed; shards stay, in their order.
 DTensorSpec with_reductions_done(const DTensorSpec& spec);

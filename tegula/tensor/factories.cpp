@@ -1,3 +1,5 @@
+// The idea: a tile is made where it lies and filled by what its slice says; a reduction that shall
+// be owed is made of the value afterwards.
 #include "tegula/tensor/factories.h"
 
 #include <ATen/ATen.h>

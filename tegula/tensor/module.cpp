@@ -25,12 +25,13 @@ namespace {
 
 using Member = ModuleMember;
 
-// Parameters first; each tensor once.
+// Each tensor once.
 class Members {
  public:
   void add(const std::string& name, const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
     const auto [place, is_new] = places_.try_emplace(tensor.unsafeGetTensorImpl(), listed_.size());
-    if (is_new) listed_.push_back({tensor, {}, std::nullopt});
+    if (is_new) listed_.push_back({tensor, {}});
     listed_[place->second].names.push_back(name);
   }
   std::vector<Member> listed() && { return std::move(listed_); }
@@ -39,20 +40,6 @@ class Members {
   std::vector<Member> listed_;
   std::map<c10::TensorImpl*, std::size_t> places_;
 };
-
-std::vector<Member> members_of(const torch::nn::Module& module) {
-  Members members;
-  for (const auto& item : module.named_parameters()) members.add(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) members.add(item.key(), item.value());
-  return std::move(members).listed();
-}
-
-std::vector<Member> members_of(const torch::jit::Module& module) {
-  Members members;
-  for (const auto& item : module.named_parameters()) members.add(item.name, item.value);
-  for (const auto& item : module.named_buffers()) members.add(item.name, item.value);
-  return std::move(members).listed();
-}
 
 std::vector<Member> members_asked(const torch::nn::Module& module, const PlacementsByName& place) {
   std::vector<Member> members = members_of(module);
@@ -158,6 +145,20 @@ void convert_known_state(torch::optim::OptimizerParamState& state, const at::Ten
 #undef TEGULA_STATE
 
 }  // namespace
+
+std::vector<Member> inner::members_of(const torch::nn::Module& module) {
+  Members members;
+  for (const auto& item : module.named_parameters()) members.add(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) members.add(item.key(), item.value());
+  return std::move(members).listed();
+}
+
+std::vector<Member> inner::members_of(const torch::jit::Module& module) {
+  Members members;
+  for (const auto& item : module.named_parameters()) members.add(item.name, item.value);
+  for (const auto& item : module.named_buffers()) members.add(item.name, item.value);
+  return std::move(members).listed();
+}
 
 void inner::distribute_members(const std::vector<Member>& members, const DeviceMesh& mesh,
                                const DistributeOptions& options) {

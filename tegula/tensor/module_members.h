@@ -8,14 +8,25 @@
 
 #include "tegula/tensor/dtensor.h"
 
+namespace torch::jit {
+struct Module;
+}
+namespace torch::nn {
+class Module;
+}
+
 namespace tegula::inner {
 
 // A parameter or buffer of a module.
 struct ModuleMember {
   at::Tensor tensor;
-  std::vector<std::string> names;   // where it stands
-  std::optional<Placements> asked;  // none: nothing is said of it
+  std::vector<std::string> names;                  // where it stands
+  std::optional<Placements> asked = std::nullopt;  // none: nothing is said of it
 };
+
+// Parameters first. Each tensor is listed once; undefined ones are not.
+std::vector<ModuleMember> members_of(const torch::nn::Module& module);
+std::vector<ModuleMember> members_of(const torch::jit::Module& module);
 
 // Each tensor is listed once.
 void distribute_members(const std::vector<ModuleMember>& members, const DeviceMesh& mesh,

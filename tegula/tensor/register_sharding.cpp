@@ -29,7 +29,7 @@ c10::OperatorHandle operator_named(const std::string& op) {
 
 [[noreturn]] void refuse(const OperatorEntry& entry, const std::string& why,
                          const std::string& hint) {
-  throw UsageError("nobody would ask for a rule of this operator: " + why)
+  throw UsageError("a rule for this operator would never be used: " + why)
       .fact("operator", entry.facts.name)
       .hint(hint);
 }

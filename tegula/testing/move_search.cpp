@@ -120,7 +120,7 @@ class Search {
         operands.pop_back();
       }
     };
-    choose(false);
+    choose(/*cuts=*/false);
   }
 
   // With arguments that list sizes as they are, and with each dim of that size cut.

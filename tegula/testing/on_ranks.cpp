@@ -1,3 +1,5 @@
+// The idea: the same call on plain tensors and on ranks that are threads, with gradients of a loss
+// that weighs every element differently. What differs is a fault.
 #include "tegula/testing/on_ranks.h"
 
 #include <ATen/ATen.h>
@@ -108,12 +110,12 @@ Tensors leaves_of(const SampleCall& call) {
     }
     return all;
   };
-  if (!call.has_gradient()) return leaves(false);
+  if (!call.has_gradient()) return leaves(/*require=*/false);
   try {  // some have one for other calls only
-    call.run_with_gradients(leaves(true));
-    return leaves(true);
+    call.run_with_gradients(leaves(/*require=*/true));
+    return leaves(/*require=*/true);
   } catch (const std::exception&) {
-    return leaves(false);
+    return leaves(/*require=*/false);
   }
 }
 

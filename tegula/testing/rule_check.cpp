@@ -1,3 +1,5 @@
+// The idea: every move that the rule allows, for each number of ranks and each way to cut (evenly,
+// unequally, all on the last rank), is played and compared with the whole.
 #include "tegula/testing/rule_check.h"
 
 #include <ATen/ATen.h>

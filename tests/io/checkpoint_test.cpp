@@ -368,7 +368,7 @@ TEST(Checkpoint, ThatIsNotThereIsRefused) {
     EXPECT_TRUE(contains(error_of([&] { load("no such folder", state, {.step = 3}); }),
                          "cannot open a file: No such file or directory"));
     EXPECT_TRUE(
-        contains(error_of([&] { save("run", state, {.step = -1}); }), "a checkpoint needs a step"));
+        contains(error_of([&] { save("run", state, {.step = -1}); }), "cannot be negative"));
     EXPECT_TRUE(contains(error_of([&] { save("/dev/null/run", state); }), "Not a directory"));
   });
 }

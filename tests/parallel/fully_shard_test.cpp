@@ -295,6 +295,32 @@ TEST(FullyShard, AWeightThatIsUsedOftenIsGatheredOnce) {
   });
 }
 
+TEST(FullyShard, WhatAnAverageReadStaysGathered) {
+  const EnvironmentVariable unchecked("TEGULA_CHECK", "0");
+  run_impatient(2, [](World& world) {
+    const DeviceMesh mesh = world.mesh({{"dp", 2}});
+    Recurrent ours;
+    fully_shard(ours, mesh);
+    const at::NoGradGuard no_grad;
+    const KeepGathered keep;
+    const at::Tensor average = ours.weight.detach().clone();
+    const std::vector<at::Tensor> averages{average}, weights{ours.weight};
+    const at::Tensor x = shard_batch(numbers({5, 5}, 2), mesh);
+    ours.loss(x);
+    const CommLog log(world);
+    for (int step = 0; step < 2; ++step) {  // a new kind of call, then a known one
+      average.lerp_(ours.weight, 0.1);
+      average.add_(ours.weight, 0.1);
+      at::_foreach_add_(averages, weights, 0.1);
+    }
+    ours.loss(x);
+    EXPECT_TRUE(gathers(log).empty()) << log.to_string();
+    ours.weight.add_(average);
+    ours.loss(x);
+    EXPECT_EQ(gathers(log).size(), 1u) << log.to_string();
+  });
+}
+
 TEST(FullyShard, SeesEveryWriteToAWeight) {
   Recurrent plain;
   const at::Tensor x = numbers({4, 5}, 2);
@@ -597,7 +623,7 @@ TEST(FullyShard, RefusesRolesThatAreNone) {
       EXPECT_FALSE(is_dtensor(ours.up->weight));
       return error;
     };
-    EXPECT_TRUE(contains(error_by(hybrid()), "a role has not one placement per axis of the mesh"));
+    EXPECT_TRUE(contains(error_by(hybrid()), "a role needs one placement per axis of the mesh"));
     EXPECT_TRUE(contains(error_by({{Shard(1)}, {Shard(0)}, {Shard(0)}}),
                          "the parameters of a role are cut otherwise than the state"));
     EXPECT_TRUE(contains(error_by({{Partial()}, {Partial()}, {Partial()}}),

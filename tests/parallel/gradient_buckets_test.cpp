@@ -495,7 +495,7 @@ TEST(BucketHook, NeedsReductionsThatAreAsync) {
           << error;
     }
     EXPECT_TRUE(contains(error_of([&] { Replicas replicas(world, {.bucket_bytes = -1}); }),
-                         "cannot have less than no bytes"));
+                         "cannot have a negative number of bytes"));
   });
 }
 

@@ -164,7 +164,7 @@ TEST(CrossEntropy, OfImagesSendsAFewNumbersPerPoint) {
 TEST(CrossEntropy, RefusesANegativeZLoss) {
   const std::string text =
       error_of([] { cross_entropy(numbers({2, 3}), classes({2}, 3), {.z_loss = -1}); });
-  EXPECT_TRUE(contains(text, "a z-loss cannot weigh less than nothing")) << text;
+  EXPECT_TRUE(contains(text, "a z-loss cannot have a negative weight")) << text;
 }
 
 }  // namespace losses_test

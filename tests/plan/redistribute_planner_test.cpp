@@ -389,11 +389,12 @@ TEST(Planner, SpecsOfOtherTensorsAreRefused) {
     planned(spec, parse_spec("f32[4] on (b=2) as [R]"));
     FAIL() << "nothing was thrown";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(),
-                 "tegula: a tensor is redistributed over its own mesh, as what it is\n"
-                 "  from    f32[4] on (a=2) as [R]\n"
-                 "  to      f32[4] on (b=2) as [R]\n"
-                 "  hint    give two specs with one mesh, shape and element type");
+    EXPECT_STREQ(
+        error.what(),
+        "tegula: a plan cannot change the mesh, the shape or the element type of a tensor\n"
+        "  from    f32[4] on (a=2) as [R]\n"
+        "  to      f32[4] on (b=2) as [R]\n"
+        "  hint    give two specs with one mesh, shape and element type");
   }
 }
 

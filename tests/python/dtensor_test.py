@@ -138,7 +138,7 @@ class Meshes(unittest.TestCase):
         self.assertEqual((mesh.size(), mesh.size(1), mesh.size("dp"), mesh.mesh_dim_names), (tg.size(), tg.size(), 1, ("dp", "tp")))
         self.assertEqual((mesh.get_rank(), mesh.get_local_rank("tp"), mesh.get_coordinate()), (tg.rank(), tg.rank(), (0, tg.rank())))
         self.assertEqual(mesh.mesh.tolist(), [list(range(tg.size()))])
-        with self.assertRaisesRegex(tg.UsageError, "which axis is meant"):
+        with self.assertRaisesRegex(tg.UsageError, "needs the name of one"):
             mesh.get_local_rank()
         with self.assertRaisesRegex(tg.UsageError, "no such axis"):
             mesh.size(2)

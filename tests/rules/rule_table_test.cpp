@@ -96,7 +96,7 @@ TEST(OpSchema, ArgumentsAreReadAsWhatTheyAre) {
     schema.integer(1);
     FAIL() << "a list was read as a number";
   } catch (const InternalError& error) {
-    EXPECT_EQ(error.sentence(), "a rule reads an argument as what it is not");
+    EXPECT_EQ(error.sentence(), "a rule reads an argument as another kind of value than it is");
   }
 }
 

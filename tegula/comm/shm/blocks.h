@@ -19,6 +19,10 @@
 
 namespace tegula::inner::shm {
 
+// Results of at least this many bytes are in blocks (comm/buffers.cpp), and peers write into them
+// (offer.h).
+inline constexpr std::int64_t kWorthOffering = 1 << 20;
+
 // A byte of a block, as all ranks can find it.
 struct Spot {
   std::uint64_t block = 0;  // its place on the board

@@ -186,7 +186,8 @@ class Board::Lock {
     const int result = pthread_mutex_clocklock(mutex_, CLOCK_MONOTONIC, &deadline);
     if (result == EOWNERDEAD) pthread_mutex_consistent(mutex_);
     if (result != ETIMEDOUT) return;
-    throw CommError("a rank of this host holds what all of them share and does not go on")
+    throw CommError(
+        "a rank of this host holds the lock of the shared memory and does not let go of it")
         .hint("it may be stopped; look for a process that is, and end or continue it");
   }
   ~Lock() { pthread_mutex_unlock(mutex_); }

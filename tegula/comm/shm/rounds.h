@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tegula/comm/shm/blocks.h"
 #include "tegula/comm/shm/channel.h"
 
 namespace tegula::inner::shm {
@@ -21,8 +22,6 @@ constexpr Bytes kWorthShowing = 16 << 10;
 // Up to this size every rank of more than two reduces the whole tensor by itself; two ranks do so
 // with whatever fits in a slot.
 constexpr Bytes kReducedTogether = 32 << 10;
-// From here on results are in blocks (comm/buffers.cpp), and peers may write into them.
-constexpr Bytes kWorthOffering = 1 << 20;
 constexpr Bytes kLine = 64;
 
 inline Bytes round_up(Bytes bytes) { return (bytes + kLine - 1) / kLine * kLine; }

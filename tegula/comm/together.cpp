@@ -1,4 +1,4 @@
-#include "tegula/io/agreement.h"
+#include "tegula/comm/together.h"
 
 #include <ATen/ATen.h>
 
@@ -96,19 +96,23 @@ std::string broadcast_text(const Group& group, const std::string& text, int root
       group.broadcast(group.index() == root ? bytes_of(text) : at::empty({size}, at::kByte), root));
 }
 
+std::optional<FirstText> first_text(const Group& group, const std::string& text) {
+  const at::Tensor said =
+      group.all_reduce(at::full({1}, text.empty() ? 0 : 1, at::kLong), ReduceOp::Sum);
+  if (said.item<std::int64_t>() == 0) return std::nullopt;
+  const std::vector<std::string> texts = gather_texts(group, text);
+  const auto first = std::ranges::find_if(texts, [](const auto& one) { return !one.empty(); });
+  const bool is_same = std::ranges::all_of(texts, [&](const auto& one) { return one == *first; });
+  return FirstText{group.ranks()[first - texts.begin()], *first, is_same};
+}
+
 void throw_together(const Group& group, const std::exception_ptr& error) {
   if (group.size() == 1) {
     if (error) std::rethrow_exception(error);
     return;
   }
-  const at::Tensor failed =
-      group.all_reduce(at::full({1}, error ? 1 : 0, at::kLong), ReduceOp::Sum);
-  const auto count = failed.item<std::int64_t>();
-  if (count == 0) return;
-  const std::vector<std::string> texts = gather_texts(group, text_of(error));
-  const auto first = std::ranges::find_if(texts, [](const auto& text) { return !text.empty(); });
-  const bool is_same = std::ranges::all_of(texts, [&](const auto& text) { return text == *first; });
-  throw_text(*first, is_same ? "" : std::to_string(group.ranks()[first - texts.begin()]));
+  const std::optional<FirstText> first = first_text(group, text_of(error));
+  if (first) throw_text(first->text, first->is_said_by_all ? "" : std::to_string(first->rank));
 }
 
 }  // namespace tegula::inner

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,16 @@ std::vector<std::string> gather_texts(const Group& group, const std::string& tex
 std::vector<std::string> gather_unless_same(const Group& group, const std::string& text);
 // The root's text; the others' do not matter. Two broadcasts.
 std::string broadcast_text(const Group& group, const std::string& text, int root);
+
+// What the first member says that says something.
+struct FirstText {
+  int rank = 0;
+  std::string text;
+  bool is_said_by_all = false;
+};
+// The same on all members; none if the texts of all are empty. An all_reduce, and gather_texts if
+// one is not.
+std::optional<FirstText> first_text(const Group& group, const std::string& text);
 
 // Throws on all members if one brings an error: that of the first rank that has one, as a
 // UsageError with the fact "rank", unless all have the same. What is null is no error.
