@@ -16,7 +16,7 @@
 namespace tegula::inner::families {
 namespace {
 
-const DimCut& cut_along(const DTensorSpec& spec, std::size_t dim) { return spec.dim_cuts()[dim]; }
+const DimCut& dim_cut_along(const DTensorSpec& spec, std::size_t dim) { return spec.dim_cuts()[dim]; }
 
 // self's spec with other sizes along some dims, which are cut evenly by the axes that cut them now,
 // or owe a reduction there.
@@ -60,7 +60,7 @@ bool is_cut(const at::Tensor& tensor, std::int64_t dim) {
   if (!payload || payload->link() || tensor.dim() == 0) return false;
   const std::int64_t wrapped = dim < 0 ? dim + tensor.dim() : dim;
   if (wrapped < 0 || wrapped >= tensor.dim()) return false;
-  return cut_along(payload->spec(), static_cast<std::size_t>(wrapped)).is_cut();
+  return dim_cut_along(payload->spec(), static_cast<std::size_t>(wrapped)).is_cut();
 }
 
 bool is_spread(const at::Tensor& tensor) {
@@ -179,7 +179,7 @@ at::Tensor owed_part(const at::Tensor& part, const Payload& self, const Dims& di
 
 at::Tensor part_per_shard(const at::Tensor& part, const Payload& self, const Dims& dims) {
   const Shape shape = shape_with(self.spec().shape(), dims, [&](std::size_t dim) {
-    return cut_along(self.spec(), dim).shard_count();
+    return dim_cut_along(self.spec(), dim).shard_count();
   });
   const DTensorSpec spec =
       resized_along(self.spec(), dims, shape, std::nullopt, dtype_of(part.scalar_type()));
@@ -189,7 +189,7 @@ at::Tensor part_per_shard(const at::Tensor& part, const Payload& self, const Dim
 at::Tensor parts_of_all(const at::Tensor& part, const Payload& self, std::int64_t dim,
                         std::vector<std::int64_t> sizes) {
   const auto at = static_cast<std::size_t>(dim);
-  const DimCut& cut = cut_along(self.spec(), at);
+  const DimCut& cut = dim_cut_along(self.spec(), at);
   if (sizes.empty()) sizes.assign(static_cast<std::size_t>(cut.shard_count()), 1);
   Dims dims(self.spec().shape().size(), false);
   dims[at] = true;
@@ -221,14 +221,14 @@ at::Tensor joined_along(const Payload& self, std::int64_t dim, const at::Tensor&
 std::int64_t shard_here(const Payload& self, std::int64_t dim) {
   const Coordinate at = *self.coordinate();
   std::int64_t shard = 0;
-  for (const CutAxis& axis : cut_along(self.spec(), static_cast<std::size_t>(dim)).axes()) {
+  for (const CutAxis& axis : dim_cut_along(self.spec(), static_cast<std::size_t>(dim)).axes()) {
     shard = shard * axis.ranks + at[axis.axis];
   }
   return shard;
 }
 
 std::vector<std::int64_t> shard_sizes(const Payload& self, std::int64_t dim) {
-  const DimCut& cut = cut_along(self.spec(), static_cast<std::size_t>(dim));
+  const DimCut& cut = dim_cut_along(self.spec(), static_cast<std::size_t>(dim));
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(cut.shard_count()), 0);
   for (const Share& share : cut.owners({0, cut.size()})) {
     sizes[static_cast<std::size_t>(share.shard)] += share.whole.size;
@@ -237,7 +237,7 @@ std::vector<std::int64_t> shard_sizes(const Payload& self, std::int64_t dim) {
 }
 
 at::Tensor positions_along(const Payload& self, std::int64_t dim) {
-  const DimCut& cut = cut_along(self.spec(), static_cast<std::size_t>(dim));
+  const DimCut& cut = dim_cut_along(self.spec(), static_cast<std::size_t>(dim));
   std::vector<at::Tensor> runs;
   for (const Interval& run : cut.intervals(*self.coordinate())) {
     runs.push_back(at::arange(run.begin, run.begin + run.size,
