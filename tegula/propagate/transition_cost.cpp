@@ -36,7 +36,6 @@ std::optional<TransitionCost> transition_cost(const Placement& from, const Place
   if (same_but_for_cut(from, to)) return TransitionCost{};
   const std::optional<StepKind> kind = step_kind(from, to);
   if (!kind || !is_made_unasked(*kind, owing)) return std::nullopt;
-  if (*kind == StepKind::Slice) return TransitionCost{false, 1};
   return TransitionCost{communicates(*kind), cost_on_tile(*kind, rates, bytes).picoseconds};
 }
 

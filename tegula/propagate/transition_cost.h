@@ -25,7 +25,7 @@ struct TransitionCost {
 // A tile of `bytes` along an axis with these rates. Nothing if only the cut of a dim differs: which
 // cut is taken is decided for all operands together. None where such a change is never made
 // unasked: a debt is not made from data that is whole (unless that is allowed) or cut, nor one kind
-// of debt from another. A slice costs next to nothing: the op reads less by as much as it writes.
+// of debt from another.
 enum class Owing { No, Allowed };
 std::optional<TransitionCost> transition_cost(const Placement& from, const Placement& to,
                                               std::int64_t bytes, const Rates& rates, Owing owing);
