@@ -48,7 +48,14 @@ bool writes_tiles(const Call& call) {
   });
 }
 
-// A composition may give a plain tensor, or a view without data of its own.
+// Some compositions make a plain tensor of what they have found out, the same on all ranks.
+at::Tensor on_mesh_of(const at::Tensor& written, const at::Tensor& result) {
+  if (!result.defined() || payload_in(result) || result.layout() != at::kStrided) return result;
+  const Payload& payload = *payload_in(written);
+  return replicated(result, payload.spec().mesh(), payload.world());
+}
+
+// A composition may give a view without data of its own.
 bool can_take(const at::Tensor& written, const at::Tensor& result) {
   const Payload* from = payload_in(result);
   if (!from || from->link() || result.is_conj() || result.is_neg()) return false;
@@ -93,6 +100,9 @@ Recipe by_plain_form(const Call& call) {
     }
     Values given;
     for (const auto& argument : facts.return_is) given.push_back(arguments[*argument]);
+    for (std::size_t k = 0; k < given.size(); ++k) {
+      if (results[k].isTensor()) results[k] = on_mesh_of(given[k].toTensor(), results[k].toTensor());
+    }
     for (std::size_t k = 0; k < given.size(); ++k) {
       if (!can_take(given[k].toTensor(), results[k].toTensor())) return Values();
     }

@@ -22,6 +22,8 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
   static const std::set<std::string> point_into_data = {
       "aten::quantile",           "aten::quantile.scalar",          "aten::nanquantile",
       "aten::nanquantile.scalar", "aten::_saturate_weight_to_fp16", "aten::_rowwise_prune",
+      "aten::choose_qparams_optimized", "aten::fbgemm_linear_quantize_weight",
+      "aten::_validate_sparse_coo_tensor_args",
   };
   // recurrent modules make the initial state themselves, plain
   static const std::set<std::string> take_plain_tensors = {

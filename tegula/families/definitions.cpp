@@ -332,8 +332,15 @@ at::Tensor asked_quantiles(const c10::IValue& q, at::ScalarType type) {
 }
 
 bool are_shares(const at::Tensor& q) {
-  const at::Tensor whole = whole_of(q.detach());
-  return whole.is_meta() || whole.ge(0).logical_and_(whole.le(1)).all().item().toBool();
+  const at::Tensor given = q.detach();
+  const at::Tensor all = whole_of(given.ge(0).logical_and(given.le(1)).all());
+  return all.is_meta() || all.item().toBool();
+}
+
+// All elements as a vector, what is cut first.
+at::Tensor in_any_order(const at::Tensor& x) {
+  const std::optional<std::int64_t> cut = only_cut_dim(x);
+  return cut ? x.movedim(*cut, 0).flatten() : x.flatten();
 }
 
 // (self, q, dim, keepdim, interpolation): self is sorted, then read at the ranks that q stands for.
@@ -354,30 +361,30 @@ Recipe make_quantile(const Call& call) {
 
   return [](Arguments given) -> Values {
     const at::Tensor& whole = tensor_at(given, 0);
-    const at::Tensor q = asked_quantiles(given[1], whole.scalar_type());
-    if (!are_shares(q)) return {};  // libtorch says what is wrong
+    const at::Tensor shares = asked_quantiles(given[1], whole.scalar_type());
+    if (!are_shares(shares)) return {};  // libtorch says what is wrong
     const bool keeps = given[3].toBool();
-    const at::Tensor x = given[2].isNone() ? whole.flatten() : at::atleast_1d(whole);
+    const at::Tensor x = given[2].isNone() ? in_any_order(whole) : at::atleast_1d(whole);
     const std::int64_t dim = given[2].isNone() ? 0 : c10::maybe_wrap_dim(given[2].toInt(), x.dim());
     Sizes along_dim(static_cast<std::size_t>(x.dim()), 1);
-    along_dim[static_cast<std::size_t>(dim)] = q.numel();
+    along_dim[static_cast<std::size_t>(dim)] = shares.numel();
 
     const at::Tensor sorted = std::get<0>(at::sort(x, dim));  // NaNs come last
     const at::Tensor nans = sorted.detach().isnan();
     const std::int64_t last = x.size(dim) - 1;
-    at::Tensor ranks = q.reshape(along_dim);
+    at::Tensor ranks = shares.reshape(along_dim);
     if (skips_nans) {
-      ranks = ranks * (last - nans.sum(dim, true)).clamp_min(0).to(q.scalar_type());
+      ranks = ranks * (last - nans.sum(dim, true)).clamp_min(0).to(shares.scalar_type());
     } else {
       ranks = (ranks * last).masked_fill(nans.any(dim, true), last);
     }
     at::Tensor result = read_between(sorted, dim, ranks, given[4].toStringView());
     // several quantiles are the first dim of the result
-    result = q.dim() == 1 ? result.unsqueeze(0).transpose(0, dim + 1) : result;
-    if (!keeps || whole.dim() == 0) return {result.squeeze(q.dim() + dim)};
+    result = shares.dim() == 1 ? result.unsqueeze(0).transpose(0, dim + 1) : result;
+    if (!keeps || whole.dim() == 0) return {result.squeeze(shares.dim() + dim)};
     if (!given[2].isNone()) return {result};
     Sizes ones(static_cast<std::size_t>(whole.dim()), 1);
-    if (q.dim() == 1) ones.insert(ones.begin(), q.numel());
+    if (shares.dim() == 1) ones.insert(ones.begin(), shares.numel());
     return {result.reshape(ones)};
   };
 }

@@ -8,6 +8,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/picked.h"
 #include "tegula/families/recipes.h"
+#include "tegula/families/recut.h"
 #include "tegula/families/totals.h"
 #include "tegula/gradient/differentiable.h"
 #include "tegula/operators/call.h"
@@ -157,6 +158,30 @@ Recipe make_multilabel_margin_loss(const Call& call) {
   const bool has_rows = tensor_at(a, 0).dim() == 2 && tensor_at(a, 0).numel() > 0;
   const bool is_there = is_spread(tensor_at(a, 0)) || is_spread(tensor_at(a, 1));
   return has_rows && is_there && is_mean(a[2]) ? multilabel_margin_loss : nullptr;
+}
+
+// (self [c], target, p, margin, weight?, reduction): one row of scores whose classes are cut.
+Values multi_margin_loss(Arguments a) {
+  const at::Tensor x = with_sum_paid(tensor_at(a, 0));
+  const at::Tensor target = tensor_at(a, 1).reshape({1});
+  const at::Tensor score = with_sum_paid(x.index_select(0, target));
+  at::Tensor excess = (x - score + a[3].toScalar()).clamp_min(0);
+  if (a[2].toScalar().toDouble() == 2) excess = excess.square();
+  if (is_given(a[4])) excess = excess * with_sum_paid(tensor_at(a, 4).index_select(0, target));
+  const at::Tensor loss = excess.index_fill(0, target, 0).sum() / x.size(0);
+  const bool is_list = a[5].toInt() == at::Reduction::None && tensor_at(a, 1).dim() > 0;
+  return {is_list ? loss.reshape({1}) : loss};
+}
+
+Recipe make_multi_margin_loss(const Call& call) {
+  const Arguments a = call.arguments();
+  const at::Tensor& self = tensor_at(a, 0);
+  const double p = a[2].toScalar().toDouble();
+  const bool is_row = self.dim() == 1 && only_axis_along(self, 0) && tensor_at(a, 1).numel() == 1;
+  const bool fits = !is_given(a[4]) || (tensor_at(a, 4).sizes() == self.sizes() &&
+                                        tensor_at(a, 4).scalar_type() == self.scalar_type());
+  const bool is_simple = self.scalar_type() == at::kFloat || self.scalar_type() == at::kDouble;
+  return is_row && fits && is_simple && (p == 1 || p == 2) ? multi_margin_loss : nullptr;
 }
 
 // Sequences whose batch is cut: each rank aligns its own ------------------------------------------
@@ -319,6 +344,7 @@ const RecipeTable& loss_recipes() {
       {"nll_loss_backward", make_nll_loss_backward},
       {"nll_loss2d_forward", make_nll_loss2d},
       {"nll_loss2d_backward", make_nll_loss2d_backward},
+      {"multi_margin_loss", make_multi_margin_loss},
       {"multilabel_margin_loss_forward", make_multilabel_margin_loss},
       {"_ctc_loss", make_ctc_loss},
       {"_ctc_loss_backward", make_ctc_loss_backward},

@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "tegula/families/recipes.h"
+#include "tegula/families/recut.h"
 #include "tegula/families/totals.h"
 #include "tegula/operators/call.h"
+#include "tegula/payload/guards.h"
 
 namespace tegula::inner::families {
 namespace {
@@ -80,6 +82,21 @@ bool normalizes_cut_dims(const at::Tensor& input, const c10::IValue& normalized_
          is_cut(input, dims);
 }
 
+// Whether rows are so short that they travel for less than their totals would, to ranks that have
+// whole rows then.
+bool has_short_rows(const at::Tensor& input, const c10::IValue& normalized_shape) {
+  const std::optional<std::int64_t> cut = only_cut_dim(input);
+  if (!cut || StrictMode::is_on()) return false;
+  const Dims dims = last_dims(input, normalized_shape);
+  const DTensorSpec& spec = payload_in(input)->spec();
+  const std::int64_t ranks = spec.mesh().axes()[*only_axis_along(input, *cut)].size;
+  bool can_move = false;
+  for (std::size_t dim = 0; dim < dims.size(); ++dim) {
+    can_move = can_move || (!dims[dim] && spec.shape()[dim] >= ranks);
+  }
+  return can_move && count_of(input, dims) < 2 * ranks;
+}
+
 bool has_shape_if_given(const c10::IValue& weight, const c10::IValue& shape) {
   return !is_given(weight) || weight.toTensor().sizes() == at::IntArrayRef(shape.toIntVector());
 }
@@ -120,7 +137,9 @@ Recipe make_layer_norm(const Call& call) {
   const Arguments a = call.arguments();
   const bool fits = has_shape_if_given(a[2], a[1]) && has_shape_if_given(a[3], a[1]);
   if (!fits) return nullptr;
-  if (normalizes_cut_dims(tensor_at(a, 0), a[1])) return layer_norm;
+  if (normalizes_cut_dims(tensor_at(a, 0), a[1])) {
+    return has_short_rows(tensor_at(a, 0), a[1]) ? nullptr : layer_norm;
+  }
   return has_cut_weights(a) ? layer_norm_by_cut_weights : nullptr;
 }
 

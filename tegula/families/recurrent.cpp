@@ -49,8 +49,26 @@ Values arranged_layers(const Call& call) {
   return with_state_following(call, 1, call.arguments().back().toBool() ? 0 : 1);
 }
 
-// (input [b, ...], state [b, ...], ...)
-Values arranged_cell(const Call& call) { return with_state_following(call, 0, 0); }
+// (input [b, ...], state [b, ...], weights of input, of state, bias of input?, of state?): what comes
+// of the input is added to what comes of the state, in place. If gates of the input alone are cut,
+// those of the state follow.
+Values arranged_cell(const Call& call) {
+  Values arguments = with_state_following(call, 0, 0);
+  const auto is_alone = [&](std::size_t index) {
+    return is_given(arguments[index]) && is_spread(arguments[index].toTensor());
+  };
+  if (is_spread(arguments[0].toTensor()) || !is_given(arguments[4]) || !is_given(arguments[5]) ||
+      is_alone(3) || is_alone(5)) {
+    return arguments;
+  }
+  for (const std::size_t leader : {std::size_t{2}, std::size_t{4}}) {
+    const at::Tensor& gates = arguments[leader].toTensor();
+    if (is_spread(gates) && is_cut(gates, 0)) {
+      arguments[5] = follow_batch(arguments[5].toTensor(), 0, gates, 0);
+    }
+  }
+  return arguments;
+}
 
 // LSTM ------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/families/families.h"
 #include "tegula/families/fresh_tensors.h"
+#include "tegula/families/recipes.h"
 #include "tegula/operators/call.h"
 #include "tegula/spec/views.h"
 
@@ -102,8 +103,9 @@ Recipe diag_embed(const Call& call) {
   if (!self || !holds_values(*self) || !self->coordinate() || self->spec().ndim() == 0) {
     return nullptr;
   }
+  if (a[1].toInt() != 0) return definition_recipes().at("diag_embed")(call);
   const DimCut& cut = self->spec().dim_cuts().back();
-  if (!cut.is_cut() || cut.most_intervals() > 1 || a[1].toInt() != 0) return nullptr;
+  if (!cut.is_cut() || cut.most_intervals() > 1) return nullptr;
   const std::int64_t dims = self->spec().ndim() + 1;
   const std::int64_t rows = at::maybe_wrap_dim(a[2].toInt(), dims);
   const std::int64_t columns = at::maybe_wrap_dim(a[3].toInt(), dims);

@@ -124,6 +124,14 @@ Recipe copy_of_view_into(const Call& call) {
   const at::Tensor shape = viewed(view, call.arguments()).toTensor();
   if (!payload_in(out) || shape.sizes() != out.sizes()) return nullptr;
   if (shape.scalar_type() != out.scalar_type()) return nullptr;
+  if (call.facts().name == "aten::view_copy.out") {
+    if (const Recipe recipe = regrouped_copy(call)) {
+      return [recipe](Arguments arguments) -> Values {
+        arguments.back().toTensor().copy_(recipe(arguments).front().toTensor());
+        return {arguments.back()};
+      };
+    }
+  }
   return [view](Arguments arguments) -> Values {
     const at::Tensor& into = arguments.back().toTensor();
     into.copy_(viewed(view, arguments).toTensor());

@@ -1,4 +1,6 @@
 // Products of matrices and vectors: linear in each factor.
+#include <algorithm>
+
 #include "tegula/ops/families.h"
 
 namespace tegula::inner::families {
@@ -42,6 +44,58 @@ std::optional<Signature> grouped_product(const OpSchema& schema) {
   return signature;
 }
 
+// (i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim): each operand lacks the dims that its
+// list names; the product of all is summed over some.
+std::optional<Signature> product_of_three(const OpSchema& schema) {
+  constexpr std::size_t kOperands = 3, kExpanded = 3, kSummed = 6;
+  const auto names = [&](std::size_t list, std::size_t dim) {
+    const Ints& dims = schema.ints(list);
+    return std::find(dims.begin(), dims.end(), static_cast<std::int64_t>(dim)) != dims.end();
+  };
+  const std::size_t dims = schema.spec(0).shape().size() + schema.ints(kExpanded).size();
+  Signature signature;
+  signature.operands.resize(kOperands);
+  Result result;
+  std::vector<std::size_t> next(kOperands, 0);
+  for (std::size_t dim = 0; dim < dims; ++dim) {
+    std::int64_t size = 1;
+    for (std::size_t k = 0; k < kOperands; ++k) {
+      if (names(kExpanded + k, dim)) continue;
+      const Shape& shape = schema.spec(k).shape();
+      if (next[k] >= shape.size()) return std::nullopt;
+      if (shape[next[k]] != 1) size = shape[next[k]];
+    }
+    const Factor factor = signature.add_factor(size);
+    for (std::size_t k = 0; k < kOperands; ++k) {
+      if (names(kExpanded + k, dim)) continue;
+      const std::int64_t own = schema.spec(k).shape()[next[k]++];
+      if (own != size && own != 1) return std::nullopt;
+      signature.operands[k].term.factors.push_back(own == size ? factor : kNoFactor);
+      signature.operands[k].term.sizes.push_back(own);
+    }
+    if (names(kSummed, dim)) continue;
+    result.term.factors.push_back(factor);
+    result.term.sizes.push_back(size);
+  }
+  for (std::size_t k = 0; k < kOperands; ++k) {
+    if (next[k] != schema.spec(k).shape().size()) return std::nullopt;
+    signature.operands[k].is_linear = true;
+  }
+  signature.results = {std::move(result)};
+  return signature;
+}
+
+// (self, mat2, scale_a, scale_b, bias?, scale_result?, out_dtype?, ...): each operand has one scale
+// for all of it.
+std::optional<Signature> scaled_product(const OpSchema& schema) {
+  static constexpr RuleText text = "~mk!, ~k!n, ~1, ~1 -> mn";
+  constexpr std::size_t kBias = 4, kScaleOfResult = 5;
+  if (!schema.is_none(kBias) || !schema.is_none(kScaleOfResult)) return std::nullopt;
+  std::optional<Signature> signature = signature_of(text.form(), schema);
+  if (signature) signature->needs_elements = true;
+  return signature;
+}
+
 }  // namespace
 
 void add_products(RuleTable& rules) {
@@ -55,6 +109,11 @@ void add_products(RuleTable& rules) {
   rules.add("addr", "mn + m * n -> mn");
   rules.add("addbmm", "mn + bmk * bkn -> mn");
   rules.add("baddbmm", "bmn + bmk * bkn -> bmn");
+  rules.add("_trilinear", "ni * oij * nj -> no", product_of_three,
+            "f32[8, 4], f32[6, 4, 5], f32[8, 5], expand1=[1, 3], expand2=[0], expand3=[1, 2], "
+            "sumdim=[2, 3]");
+  rules.add("_scaled_mm", "mk, kn -> mn", scaled_product,
+            "f8e4m3fn[8, 16], f8e4m3fn[16, 6], f32[1], f32[1], bias=none, scale_result=none");
   rules.add("_grouped_mm", "gmk, gkn -> gmn", grouped_product, "bf16[8, 4, 16], bf16[8, 16, 32]");
 }
 

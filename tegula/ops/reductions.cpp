@@ -155,6 +155,7 @@ void add_reductions(RuleTable& rules) {
     rules.add(name, "of all", reduction_of_all(form), self);
     rules.add(name + ".dim", "over a dim", reduction(form), over_dim);
     rules.add(name + ".dims", "over dims", unless_list_is_empty(reduction(form)), over_dims);
+    rules.add("_is_" + name + "_true", "of all", reduction_of_all(form), self);
   }
   const ReductionForm count{.over = ReduceOp::Sum, .keepdim = kNever};
   rules.add("nansum", "sum over dims", reduction({.over = ReduceOp::Sum}), over_dims);

@@ -196,6 +196,11 @@ class Choice {
     });
   }
 
+  // A slice costs next to nothing: the op reads less by as much as it writes.
+  static bool is_sliced(const Placement& now, const Placement& then) {
+    return is_replicate(now) && as_shard(then) != nullptr;
+  }
+
   // None if the move is not to be made.
   std::optional<TransitionCost> cost_of(const AxisMove& move, std::size_t axis,
                                         const Rates& rates) const {
@@ -206,10 +211,10 @@ class Choice {
     TransitionCost cost;
     for (std::size_t k = 0; k < schema_.tensors.size(); ++k) {
       if (!schema_.has(k)) continue;
-      const auto one = transition_cost(schema_.spec(k).placements()[axis], move.operands[k],
-                                       bytes_[k], rates, owing);
+      const Placement& now = schema_.spec(k).placements()[axis];
+      const auto one = transition_cost(now, move.operands[k], bytes_[k], rates, owing);
       if (!one) return std::nullopt;
-      cost += *one;
+      cost += is_sliced(now, move.operands[k]) ? TransitionCost{false, 1} : *one;
     }
     if (!cost.communicates) return cost;
     for (std::size_t r = 0; r < move.results.size(); ++r) {

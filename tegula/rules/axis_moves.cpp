@@ -64,7 +64,13 @@ bool depends_on(const Result& result, const Signature& signature, Factor factor)
   });
 }
 
-// None if a product that the factor does not belong to cannot owe the sum.
+bool has_elements(const Result& result, const Signature& signature) {
+  const Shape shape = shape_of(result.term, signature);
+  return std::find(shape.begin(), shape.end(), 0) == shape.end();
+}
+
+// None if a product that the factor does not belong to cannot owe the sum. A result without
+// elements owes nothing.
 std::optional<AxisMove> cutting(const Signature& signature, Factor factor) {
   AxisMove move = all_alike(signature);
   move.cut = factor;
@@ -74,9 +80,10 @@ std::optional<AxisMove> cutting(const Signature& signature, Factor factor) {
   bool owes = false;
   for (std::size_t r = 0; r < signature.results.size(); ++r) {
     const Result& result = signature.results[r];
-    move.results[r] = depends_on(result, signature, factor)
-                          ? cut_by(result.term, factor, debt_of(signature, factor))
-                          : Placement(Replicate());
+    const bool may_owe =
+        depends_on(result, signature, factor) && has_elements(result, signature);
+    move.results[r] = cut_by(result.term, factor,
+                             may_owe ? debt_of(signature, factor) : Placement(Replicate()));
     owes = owes || owed_reduction(move.results[r]);
   }
   if (!owes) return move;

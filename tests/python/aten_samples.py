@@ -41,12 +41,15 @@ def views(x, image):
             "tensor_split.tensor_indices_or_sections": (x, torch.tensor([2, 4]), 0),
             "unsafe_split_with_sizes.default": (x, [2, 4], 0), "squeeze_copy.dims": (x[:, None], [1]),
             "squeeze_copy.dims_out": (x[:, None], [1], {"out": torch.empty(6, 8)}),
+            "_remove_batch_dim.default": (x, 1, 2, 0),
             "set_.source_Tensor_storage_offset": (x, x.clone(), 0, [6, 8], [8, 1])}
 
 
 def products(x, y):
     w, b = torch.randn(8, 4), torch.randn(4)
     batch = torch.randn(3, 6, 8)
+    eighths = (torch.randn(48, 32).to(torch.float8_e4m3fn), torch.randn(64, 32).to(torch.float8_e4m3fn).t())
+    one = torch.ones(1)
     return {"_addmm_activation.default": (b, x, w), "_addmm_activation.out": (b, x, w, {"out": torch.empty(6, 4)}),
             "chain_matmul.default": ([x, w, torch.randn(4, 6)],),
             "chain_matmul.out": ([x, w, torch.randn(4, 6)], {"out": torch.empty(6, 6)}),
@@ -57,6 +60,8 @@ def products(x, y):
             "_weight_norm_interface.default": (x, torch.randn(6, 1), 0),
             "_weight_norm_interface.out": (x, torch.randn(6, 1), 0, {"out0": torch.empty(6, 8), "out1": torch.empty(6, 1)}),
             "_weight_norm_differentiable_backward.default": (x, y, torch.randn(6, 1), torch.rand(6, 1), 0),
+            "_scaled_mm.default": (*eighths, one, one, None, None, FLOAT),
+            "_scaled_mm.out": (*eighths, one, one, None, None, FLOAT, {"out": torch.empty(48, 64)}),
             "norm_except_dim.default": (x, 2, 0), "_grouped_mm.default": (torch.randn(4, 8, 16).bfloat16(),
                                                                            torch.randn(4, 16, 32).bfloat16())}
 
@@ -189,7 +194,11 @@ def images(image):
 
 def quantizations(x):
     mask = x > 0
-    return {"fake_quantize_per_channel_affine.default": (x, torch.full((8,), 0.1), torch.zeros(8, dtype=torch.int32), 1, 0, 255),
+    on = torch.ones(1, dtype=LONG)
+    rows = (torch.zeros(6), torch.ones(6), torch.ones(6), torch.zeros(6, dtype=torch.int32))
+    return {"fused_moving_avg_obs_fake_quant.default": (x, on, on, *rows, 0.01, 0, 255, 0, True, False),
+            "fbgemm_linear_quantize_weight.default": (x,), "choose_qparams_optimized.default": (x.flatten(), 48, 200, 0.16, 8),
+            "fake_quantize_per_channel_affine.default": (x, torch.full((8,), 0.1), torch.zeros(8, dtype=torch.int32), 1, 0, 255),
             "fake_quantize_per_channel_affine_cachemask_backward.default": (x, mask),
             "fake_quantize_per_tensor_affine.default": (x, 0.1, 0, 0, 255),
             "fake_quantize_per_tensor_affine.tensor_qparams": (x, torch.tensor([0.1]), torch.zeros(1, dtype=torch.int32), 0, 255),
@@ -247,6 +256,33 @@ def attention():
     return {"_scaled_dot_product_attention_math.default": tuple(heads)}
 
 
+def quasi_random_numbers():
+    quasi, state = torch.zeros(6, dtype=LONG), torch.zeros(6, 30, dtype=LONG)
+    torch.ops.aten._sobol_engine_initialize_state_(state, 6)
+    scrambling = torch.randint(2, (6, 30, 30)).tril()
+    return {"_sobol_engine_draw.default": (quasi, 5, state, 6, 0, FLOAT), "_sobol_engine_ff_.default": (quasi, 5, state, 6, 0),
+            "_sobol_engine_initialize_state_.default": (torch.zeros_like(state), 6),
+            "_sobol_engine_scramble_.default": (state, scrambling, 6)}
+
+
+def parts_of_sparse_tensors(x):
+    """What sparse tensors are made of, and tensors that are made sparse."""
+    begins, places, values = torch.tensor([0, 2, 3, 4, 6]), torch.tensor([0, 1, 1, 2, 0, 3]), torch.randn(6)
+    blocks = torch.randn(6, 2, 2)
+    indices, entries = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.randn(4)
+    return {"_validate_sparse_compressed_tensor_args.default": (begins, places, values, [4, 4], torch.sparse_csr),
+            "_validate_sparse_csr_tensor_args.default": (begins, places, values, [4, 4]),
+            "_validate_sparse_csc_tensor_args.default": (begins, places, values, [4, 4]),
+            "_validate_sparse_bsr_tensor_args.default": (begins, places, blocks, [8, 8]),
+            "_validate_sparse_bsc_tensor_args.default": (begins, places, blocks, [8, 8]),
+            "_validate_sparse_coo_tensor_args.default": (indices, entries, [4, 4]),
+            "sparse_coo_tensor.indices_size": (indices, entries, [4, 4]), "_sparse_coo_tensor_unsafe.default": (indices, entries, [4, 4]),
+            "to_sparse_csr.default": (x,), "to_sparse_csc.default": (x,), "to_sparse_bsr.default": (x, [2, 2]),
+            "to_sparse_bsc.default": (x, [2, 2]), "_sparse_mm.default": (x, torch.randn(8, 4)),
+            "embedding_sparse_backward.default": (torch.randn(3, 8), torch.tensor([4, 0, 2]), 6, -1, False),
+            "_gather_sparse_backward.default": (x, 0, torch.randint(6, (6, 8)), x + 1)}
+
+
 def sequences_of_numbers():
     """What a factory writes to a tensor that is there."""
     def into(*shape, dtype=FLOAT):
@@ -269,7 +305,8 @@ def all_samples():
     x, y, image = torch.randn(6, 8), torch.randn(6, 8), torch.randn(2, 4, 6, 8)
     groups = (questions(x, y), conversions(x), views(x, image), products(x, y), linear_algebra(), reductions(x),
               special_functions(x, y), losses(x, y, image), random_numbers(x, y, image), norms(x, y, image), images(image), quantizations(x),
-              lookups(x, y), lists(x, y), recurrent_layers(x, y), attention(), sequences_of_numbers())
+              lookups(x, y), lists(x, y), recurrent_layers(x, y), attention(), quasi_random_numbers(),
+              parts_of_sparse_tensors(x), sequences_of_numbers())
     return {f"aten.{name}": split(arguments) for group in groups for name, arguments in group.items()}
 
 

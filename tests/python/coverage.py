@@ -46,7 +46,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 import aten_calls
-from aten_calls import attempt, copied, from_bytes, is_out, is_written, overload_named, tensors_of
+from aten_calls import attempt, by_name, copied, from_bytes, is_out, is_written, overload_named, tensors_of
 from placing import Distributed
 from ranks import Lost, Ranks
 from suite import Watchdog
@@ -166,7 +166,10 @@ class Replay:
                     call[1][out] = self.tg.redistribute(call[1][out], placements=self.tg.placements(operand))
             return
         args, kwargs = call
-        inputs, named = copied((args, {n: v for n, v in kwargs.items() if n not in outs}))  # it may write to them
+        given = by_name(func, args, kwargs)
+        defaults = {a.name: a.default_value for a in func._schema.arguments
+                    if a.has_default_value() and a.name not in given}  # the plain form may have none
+        inputs, named = copied((args, {**defaults, **{n: v for n, v in kwargs.items() if n not in outs}}))  # it may write to them
         results = tensors_of(attempt(lambda: plain(*inputs, **named)))
         if not results:
             return
