@@ -102,7 +102,8 @@ Recipe by_plain_form(const Call& call) {
     Values given;
     for (const auto& argument : facts.return_is) given.push_back(arguments[*argument]);
     for (std::size_t k = 0; k < given.size(); ++k) {
-      if (results[k].isTensor()) results[k] = on_mesh_of(given[k].toTensor(), results[k].toTensor());
+      if (results[k].isTensor())
+        results[k] = on_mesh_of(given[k].toTensor(), results[k].toTensor());
     }
     for (std::size_t k = 0; k < given.size(); ++k) {
       if (!can_take(given[k].toTensor(), results[k].toTensor())) return Values();

@@ -20,9 +20,14 @@ void compositions(const c10::OperatorHandle& op, OperatorNotes& notes) {
       {"aten::_pack_padded_sequence_backward", {2}},
   };
   static const std::set<std::string> point_into_data = {
-      "aten::quantile",           "aten::quantile.scalar",          "aten::nanquantile",
-      "aten::nanquantile.scalar", "aten::_saturate_weight_to_fp16", "aten::_rowwise_prune",
-      "aten::choose_qparams_optimized", "aten::fbgemm_linear_quantize_weight",
+      "aten::quantile",
+      "aten::quantile.scalar",
+      "aten::nanquantile",
+      "aten::nanquantile.scalar",
+      "aten::_saturate_weight_to_fp16",
+      "aten::_rowwise_prune",
+      "aten::choose_qparams_optimized",
+      "aten::fbgemm_linear_quantize_weight",
       "aten::_validate_sparse_coo_tensor_args",
   };
   // recurrent modules make the initial state themselves, plain

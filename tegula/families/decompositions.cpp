@@ -11,12 +11,13 @@ const RecipeTable& all_recipes() {
   static const RecipeTable all = [] {
     RecipeTable table;
     for (const auto* some :
-         {&chunk_recipes(), &definition_recipes(), &distinct_recipes(), &extreme_recipes(),
-          &factorization_recipes(), &half_recipes(), &histogram_recipes(), &loss_recipes(),
-          &masked_lookup_recipes(), &norm_recipes(), &normalization_recipes(), &product_recipes(),
-          &reduction_recipes(), &repeat_recipes(), &scan_recipes(), &sobol_recipes(),
-          &softmax_recipes(), &sort_recipes(), &transform_recipes(), &unfold_recipes(),
-          &zeros_recipes()}) {
+         {&chunk_recipes(),     &definition_recipes(),    &distinct_recipes(),
+          &extreme_recipes(),   &factorization_recipes(), &half_recipes(),
+          &histogram_recipes(), &loss_recipes(),          &masked_lookup_recipes(),
+          &norm_recipes(),      &normalization_recipes(), &product_recipes(),
+          &reduction_recipes(), &repeat_recipes(),        &scan_recipes(),
+          &sobol_recipes(),     &softmax_recipes(),       &sort_recipes(),
+          &transform_recipes(), &unfold_recipes(),        &zeros_recipes()}) {
       table.insert(some->begin(), some->end());
     }
     return table;

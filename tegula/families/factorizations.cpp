@@ -1,8 +1,8 @@
 // Factorizations of one matrix that is cut. Its columns are cut, and panels of columns are factored
 // from the left to the right, each by its owner, as LAPACK factors blocks; what is sent is what the
 // ranks to its right need to bring their columns up to date. Of an LU factorization that is the
-// panel below its diagonal, of a Cholesky factorization what lies below the diagonal block: together
-// less than half of the matrix. A matrix whose rows are cut sends them first, once.
+// panel below its diagonal, of a Cholesky factorization what lies below the diagonal block:
+// together less than half of the matrix. A matrix whose rows are cut sends them first, once.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -42,9 +42,7 @@ struct Columns {
                           spec.meta().dtype());
     return result_of_tile(tile, spec.with_meta(meta), world);
   }
-  at::Tensor on_all(const at::Tensor& plain) const {
-    return replicated(plain, spec.mesh(), world);
-  }
+  at::Tensor on_all(const at::Tensor& plain) const { return replicated(plain, spec.mesh(), world); }
 };
 
 Columns columns_of(const at::Tensor& matrix) {
@@ -186,9 +184,7 @@ Recipe make_lu_factor(const Call& call) {
 }
 
 // This rank's part of the diagonal.
-at::Tensor diagonal_here(const Columns& columns) {
-  return columns.tile.diagonal(-columns.begin());
-}
+at::Tensor diagonal_here(const Columns& columns) { return columns.tile.diagonal(-columns.begin()); }
 
 at::Tensor parity_of(const at::Tensor& pivots) {
   const at::Tensor moved = pivots.ne(at::arange(1, pivots.numel() + 1, at::kInt)).sum();

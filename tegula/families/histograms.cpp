@@ -58,8 +58,8 @@ at::Tensor densities(const at::Tensor& counts, const std::vector<at::Tensor>& ed
   for (std::size_t dim = 0; dim < edges.size(); ++dim) {
     std::vector<std::int64_t> along(edges.size(), 1);
     along[dim] = counts.size(static_cast<std::int64_t>(dim));
-    result = result / replicated(edges[dim].diff().reshape(along), payload_in(counts)->spec().mesh(),
-                                 payload_in(counts)->world());
+    result = result / replicated(edges[dim].diff().reshape(along),
+                                 payload_in(counts)->spec().mesh(), payload_in(counts)->world());
   }
   return result;
 }
@@ -108,9 +108,8 @@ std::vector<at::Tensor> edges_of(Arguments a) {
     range = given;
   }
   const at::Tensor& self = tensor_at(a, kSelf);
-  const at::Tensor rows =
-      range ? at::zeros({2, self.size(-1)}, payload_in(self)->tile().options())
-            : extremes(with_whole_points(self));
+  const at::Tensor rows = range ? at::zeros({2, self.size(-1)}, payload_in(self)->tile().options())
+                                : extremes(with_whole_points(self));
   return at::_histogramdd_bin_edges(rows, a[kBins].toIntVector(), range, {}, false);
 }
 
@@ -130,13 +129,11 @@ Recipe make_counts(const Call& call) {
   if (!can_count(call)) return nullptr;
   return [world = call.world()](Arguments a) -> Values {
     const at::Tensor& self = tensor_at(a, kSelf);
-    const std::vector<double> range = a[2].isNone()
-                                          ? ranges_of(extremes(with_whole_points(self)))
-                                          : a[2].toDoubleVector();
+    const std::vector<double> range =
+        a[2].isNone() ? ranges_of(extremes(with_whole_points(self))) : a[2].toDoubleVector();
     const PointsHere here = points_here(self, a[3], world);
-    const at::Tensor counts =
-        at::_histogramdd_from_bin_cts(here.points, a[kBins].toIntVector(), range,
-                                      here.weight.toOptional<at::Tensor>(), false);
+    const at::Tensor counts = at::_histogramdd_from_bin_cts(
+        here.points, a[kBins].toIntVector(), range, here.weight.toOptional<at::Tensor>(), false);
     const at::Tensor owed = owed_counts(counts, here.spec, world);
     return {a[4].toBool() ? densities(owed, edges_of(a)) : owed};
   };

@@ -1,4 +1,5 @@
-// Lookups of which a mask says which count: by definition a lookup of places that exist, and a mask.
+// Lookups of which a mask says which count: by definition a lookup of places that exist, and a
+// mask.
 #include <ATen/ATen.h>
 
 #include "tegula/bridge/torch_types.h"

@@ -49,9 +49,9 @@ Values arranged_layers(const Call& call) {
   return with_state_following(call, 1, call.arguments().back().toBool() ? 0 : 1);
 }
 
-// (input [b, ...], state [b, ...], weights of input, of state, bias of input?, of state?): what comes
-// of the input is added to what comes of the state, in place. If gates of the input alone are cut,
-// those of the state follow.
+// (input [b, ...], state [b, ...], weights of input, of state, bias of input?, of state?): what
+// comes of the input is added to what comes of the state, in place. If gates of the input alone are
+// cut, those of the state follow.
 Values arranged_cell(const Call& call) {
   Values arguments = with_state_following(call, 0, 0);
   const auto is_alone = [&](std::size_t index) {

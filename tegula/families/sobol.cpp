@@ -49,9 +49,9 @@ Recipe make_draw(const Call& call) {
     Values tiles = call_plain(op, std::move(arguments));
     const TensorMeta points({given[1].toInt(), quasi.size(0)},
                             dtype_of(tiles[0].toTensor().scalar_type()));
-    return {result_of_tile(tiles[0].toTensor(), by_dimension(like, points, 1), world),
-            result_of_tile(tiles[1].toTensor(),
-                           by_dimension(like, dense(meta_of(quasi)), 0), world)};
+    return {
+        result_of_tile(tiles[0].toTensor(), by_dimension(like, points, 1), world),
+        result_of_tile(tiles[1].toTensor(), by_dimension(like, dense(meta_of(quasi)), 0), world)};
   };
 }
 
@@ -85,8 +85,9 @@ Recipe make_initialize(const Call& call) {
   if (!has_tiles(call) || !is_spread(self)) return nullptr;
   return [op = call.op()](Arguments a) -> Values {
     const PayloadPtr payload = payload_of(tensor_at(a, 0));
-    const at::Tensor whole = at::empty(
-        payload->spec().shape(), payload->tile().options().memory_format(at::MemoryFormat::Contiguous));
+    const at::Tensor whole =
+        at::empty(payload->spec().shape(),
+                  payload->tile().options().memory_format(at::MemoryFormat::Contiguous));
     call_plain(op, {whole, a[1]});
     payload->tile().copy_(
         cut_tile(whole, payload->spec().with_meta(meta_of(whole)), *payload->coordinate()));

@@ -16,7 +16,9 @@
 namespace tegula::inner::families {
 namespace {
 
-const DimCut& dim_cut_along(const DTensorSpec& spec, std::size_t dim) { return spec.dim_cuts()[dim]; }
+const DimCut& dim_cut_along(const DTensorSpec& spec, std::size_t dim) {
+  return spec.dim_cuts()[dim];
+}
 
 // self's spec with other sizes along some dims, which are cut evenly by the axes that cut them now,
 // or owe a reduction there.

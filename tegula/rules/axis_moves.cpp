@@ -80,10 +80,9 @@ std::optional<AxisMove> cutting(const Signature& signature, Factor factor) {
   bool owes = false;
   for (std::size_t r = 0; r < signature.results.size(); ++r) {
     const Result& result = signature.results[r];
-    const bool may_owe =
-        depends_on(result, signature, factor) && has_elements(result, signature);
-    move.results[r] = cut_by(result.term, factor,
-                             may_owe ? debt_of(signature, factor) : Placement(Replicate()));
+    const bool may_owe = depends_on(result, signature, factor) && has_elements(result, signature);
+    move.results[r] =
+        cut_by(result.term, factor, may_owe ? debt_of(signature, factor) : Placement(Replicate()));
     owes = owes || owed_reduction(move.results[r]);
   }
   if (!owes) return move;
