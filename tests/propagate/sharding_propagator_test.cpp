@@ -137,6 +137,14 @@ TEST(Propagate, ACutOfADimThatMustStayWholeMovesToAnother) {
             "[S(0)] -> [S(0)], [S(0)]");
 }
 
+TEST(Propagate, OtherOperandsAreSlicedForACutThatMoves) {
+  const std::vector<Argument> along_last = {argument::Tensor{0}, argument::Tensor{1},
+                                            std::int64_t{-1}, argument::Other{}};
+  EXPECT_EQ(decision(on("a=2", "_softmax_backward_data", {"f32[8, 6]", "f32[8, 6]"}, {"S(1)", "R"},
+                        along_last)),
+            "[S(0)], [S(0)] -> [S(0)]");
+}
+
 TEST(Propagate, ADimThatMustStayWholeIsGatheredWhereNoOtherHasEnoughElements) {
   const std::vector<Argument> along_last = {argument::Tensor{0}, std::int64_t{-1}, false};
   EXPECT_EQ(decision(on("a=4", "sort", {"f32[8]"}, {"S(0)"}, along_last)), "[R] -> [R], [R]");

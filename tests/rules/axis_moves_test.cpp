@@ -57,6 +57,13 @@ TEST(AxisMoves, AResultThatDependsOnNothingCutIsWhole) {
                            "P(sum), R, R -> P(sum), P(sum), P(sum)"}));
 }
 
+// Singular values alone: what stands for the vectors has no elements.
+TEST(AxisMoves, AResultWithoutElementsOwesNothing) {
+  const std::vector<Argument> arguments = {argument::Tensor{0}, false, false, argument::None{}};
+  EXPECT_EQ(moves(whole_call("_linalg_svd", {"f32[3, 5, 4]"}, arguments)),
+            (Texts{"R -> R, R, R", "S(0) -> R, S(0), R"}));
+}
+
 TEST(AxisMoves, ASumOfTensorsOwesIfBothDo) {
   EXPECT_EQ(moves(whole_call("add.Tensor", {"f32[8, 6]", "f32[6]"}), Averages::Shown),
             (Texts{"R, R -> R", "S(0), R -> S(0)", "S(1), S(0) -> S(1)", "P(sum), P(sum) -> P(sum)",

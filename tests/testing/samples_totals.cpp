@@ -10,6 +10,7 @@ using Names = std::vector<std::string>;
 
 void add_reductions_by_totals(std::vector<Sample>& samples) {
   add(samples, {"any", "all"}, {"bool[4, 6]", "f64[4, 6]"});
+  add(samples, {"_is_all_true", "_is_any_true"}, {"bool[4, 6]"});
   add(samples, {"count_nonzero"}, {"i64[4, 6, 5], 1", "bool[4, 6], none"});
   add(samples, {"count_nonzero.dim_IntList"}, {"i64[4, 6, 5], [-1, 0]"});
   add(samples, {"aminmax"}, {"f64[4, 6, 5], dim=1", "f64[4, 6], dim=0, keepdim=true"});

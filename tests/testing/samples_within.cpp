@@ -134,6 +134,15 @@ void add_grouped_products(Samples& samples) {
   samples.push_back({"_grouped_mm", "bf16[5, 16], " + by_columns + ", i32[3] in 5..5"});
 }
 
+void add_other_products(Samples& samples) {
+  const std::string by_columns = "f8e4m3fn[16, 8] strides [1, 16]";
+  samples.push_back({"_scaled_mm", "f8e4m3fn[6, 16], " + by_columns +
+                                       ", f32[1] in 1..2, f32[1] in 1..2, out_dtype=f32"});
+  samples.push_back(
+      {"_trilinear", "f64[4, 3], f64[6, 3, 5], f64[4, 5], [1, 3], [0], [1, 2], [2, 3]"});
+  samples.push_back({"_trilinear", "f64[4, 3], f64[3, 5], f64[1, 5], [2], [0], [1], [1]"});
+}
+
 void add_layers(Samples& samples) {
   const std::string x = "f64[3, 5, 8]";
   const std::string weights = "f64[24, 8], f64[24], f64[8, 8], f64[8]";
@@ -156,6 +165,7 @@ void add_samples_within(std::vector<Sample>& samples) {
   add_solutions(samples);
   add_distances(samples);
   add_grouped_products(samples);
+  add_other_products(samples);
   add_layers(samples);
 }
 
