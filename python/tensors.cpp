@@ -7,6 +7,7 @@
 
 #include "bindings.h"
 #include "tegula/base/text.h"
+#include "tegula/comm/recovery.h"
 #include "tegula/payload/payload.h"
 #include "tegula/spec/slices.h"
 #include "tegula/tensor/dtensor.h"
@@ -113,6 +114,15 @@ Rows exchange_rows(const at::Tensor& rows, const SendLists& lists,
   return {std::move(arrived.rows), std::move(arrived.counts)};
 }
 
+// This rank has thrown where the ranks that share the tensor take part.
+void note_error(const at::Tensor& tensor, const std::string& text) {
+  const World world = world_of(tensor);
+  const DeviceMesh mesh = mesh_of(tensor);
+  if (const auto fiber = mesh.fiber_of(world.rank())) {
+    comm::note_error(world, mesh.ranks(*fiber), text);
+  }
+}
+
 }  // namespace
 
 void bind_tensors(py::module_& module) {
@@ -133,6 +143,7 @@ void bind_tensors(py::module_& module) {
   module.def("exchange", exchange_rows, Unlocked());
   module.def("show", &show, Unlocked());
   module.def("holds_values", &holds_values);
+  module.def("note_error", note_error);
   module.def("to_string", [](const at::Tensor& tensor) { return to_string(tensor); }, Unlocked());
 }
 

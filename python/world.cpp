@@ -7,7 +7,9 @@
 #include <tuple>
 
 #include "bindings.h"
+#include "tegula/base/error.h"
 #include "tegula/comm/lane.h"
+#include "tegula/comm/thread_seed.h"
 #include "tegula/comm/waiting.h"
 #include "tegula/comm/world.h"
 #include "tegula/random/random.h"
@@ -64,6 +66,19 @@ Group group_of_ranks(const World& world, const std::optional<std::vector<int>>& 
   return world.group(*ranks, {.name = std::move(name), .backend = {}, .timeout = {}});
 }
 
+// What the program caught is known here as it is to C++ in a catch block: a peer's or a link's
+// failure, or one of this rank's own.
+void recover(const World& world, const std::optional<std::string>& of_peer,
+             const std::optional<std::string>& own) {
+  try {
+    if (of_peer) throw CommError(*of_peer);
+    if (own) throw std::runtime_error(*own);
+  } catch (const std::exception&) {
+    return world.recover();
+  }
+  world.recover();
+}
+
 class LaneContext final : public GuardContext<Lane> {
  public:
   explicit LaneContext(std::string name) : name_(std::move(name)) {}
@@ -85,7 +100,8 @@ void bind_world(py::module_& module) {
       .def_property_readonly("local_rank", &World::local_rank)
       .def_property_readonly("local_size", &World::local_size)
       .def_property_readonly("epoch", &World::epoch)
-      .def("recover", &World::recover, Unlocked())
+      .def("recover", recover, py::arg("of_peer") = py::none(), py::arg("own") = py::none(),
+           Unlocked())
       .def("mesh", mesh_of_world, py::arg("axes"), py::arg("ranks"), py::arg("device_type"))
       .def(
           "group", group_of_ranks, py::arg("ranks") = py::none(), py::arg("name") = "",
@@ -105,6 +121,11 @@ void bind_world(py::module_& module) {
                             "rank may communicate at the same time.")
       .def(py::init<std::string>());
   module.def("manual_seed", &manual_seed);
+  module.def("thread_seed",
+             [](const World& world) { return world.part<inner::comm::ThreadSeed>().word; });
+  module.def("set_thread_seed", [](const World& world, std::uint64_t word) {
+    world.part<inner::comm::ThreadSeed>().word = word;
+  });
   module.def("rng_state", [](const World& world) {
     const RNGState state = rng_state(world);
     return std::make_tuple(state.seed, state.draws);

@@ -1,7 +1,8 @@
 """Methods that torch.Tensor does not bring to an operator: they read memory, which a distributed tensor lacks.
 
 Importing tegula puts these in front of torch's own, which plain tensors still meet. torch.save looks for
-distributed tensors before it opens, and so empties, the file.
+distributed tensors before it opens, and so empties, the file. A backward pass that fails is counted, so that ranks
+in which it did not learn of it.
 """
 
 import copy as _copy
@@ -97,7 +98,59 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, **op
     return made.requires_grad_(requires_grad)
 
 
+@_for_dtensors
+def new(self, *sizes, **options):
+    if len(sizes) == 1 and isinstance(sizes[0], _torch.Size):
+        sizes = sizes[0]
+    elif len(sizes) == 1 and not isinstance(sizes[0], int):
+        return self.new_tensor(sizes[0], **options)
+    return self.new_empty(tuple(sizes) or (0,), **options)
+
+
+# Backward
+
+
+def _counting_failures(run):
+    @_functools.wraps(run)
+    def run_backward(outputs, *args, **kwargs):
+        try:
+            return run(outputs, *args, **kwargs)
+        except BaseException as error:  # what a hook throws, or a function of the user's
+            for output in outputs:
+                if isinstance(output, _torch.Tensor) and _tegula.is_dtensor(output):
+                    _tegula.note_error(output, f"backward: {error_line(error)}")
+                    break
+            raise
+
+    return run_backward
+
+
+def error_line(error):
+    first = str(error).partition("\n")[0]
+    if first.startswith("tegula: "):
+        return first.removeprefix("tegula: ")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+_torch.autograd._engine_run_backward = _torch.autograd.graph._engine_run_backward = _counting_failures(
+    _torch.autograd.graph._engine_run_backward)
+
+
 # Copies
+
+
+def __copy__(self):
+    if not _tegula.is_dtensor(self):
+        return _copy._reconstruct(self, None, *self.__reduce_ex__(4))  # as without this method
+    made = self.detach()
+    if type(self) is not _torch.Tensor:
+        made = made.as_subclass(type(self))
+    made.requires_grad_(self.requires_grad)
+    made.__dict__.update(self.__dict__)
+    return made
+
+
+_torch.Tensor.__copy__ = __copy__
 
 
 @_for_dtensors

@@ -2,10 +2,15 @@
 
 import atexit
 import datetime
+import functools
+import sys
 import threading
 
+import torch
+
 from . import _mesh, _tegula
-from ._tegula import UsageError, World
+from ._tegula import CommError, UsageError, World
+from ._tensor_methods import error_line
 
 _of_process = None
 _of_thread = threading.local()  # the world of a rank that is a thread
@@ -136,7 +141,11 @@ def recover():
 
     Over shm and gloo, if all ranks are alive. Tensors keep their values; random numbers agree again.
     """
-    this_world().recover()
+    error = sys.exc_info()[1]
+    if error is None:
+        this_world().recover()
+    else:
+        this_world().recover(**{"of_peer" if isinstance(error, CommError) else "own": error_line(error)})
 
 
 def rank():
@@ -187,7 +196,7 @@ def manual_seed(seed):
 
     torch.manual_seed sets both. All ranks set the same.
     """
-    _tegula.manual_seed(this_world(), seed)
+    _tegula.manual_seed(this_world(), seed % 2**64)  # as torch's, which takes what is below 0, too
 
 
 def rng_state():
@@ -201,6 +210,48 @@ def rng_state():
 def set_rng_state(state):
     seed, draws = state
     _tegula.set_rng_state(this_world(), seed, draws)
+
+
+# Ranks that are threads share torch's generator. What it says of where distributed draws stand, each says for itself:
+# so seeds, states and checkpoints are those of the rank that asks.
+
+_plain_random = torch.random.manual_seed, torch.random.get_rng_state, torch.random.set_rng_state
+_SEED = slice(0, 8)  # of the bytes of a generator's state
+
+
+def _seed_of_thread():
+    world = getattr(_of_thread, "world", None)
+    return None if world is None else _tegula.thread_seed(world)
+
+
+@functools.wraps(_plain_random[0])
+def _manual_seed(seed):
+    if _seed_of_thread() is not None:
+        _tegula.set_thread_seed(_of_thread.world, int(seed) % 2**64)
+    return _plain_random[0](seed)
+
+
+@functools.wraps(_plain_random[1])
+def _get_rng_state():
+    state, seed = _plain_random[1](), _seed_of_thread()
+    if seed is not None:
+        state[_SEED] = torch.tensor(list(seed.to_bytes(8, sys.byteorder)), dtype=torch.uint8)
+    return state
+
+
+@functools.wraps(_plain_random[2])
+def _set_rng_state(new_state):
+    if _seed_of_thread() is None:
+        return _plain_random[2](new_state)
+    _tegula.set_thread_seed(_of_thread.world, int.from_bytes(bytes(new_state[_SEED].tolist()), sys.byteorder))
+    new_state = new_state.clone()
+    new_state[_SEED] = _plain_random[1]()[_SEED]
+    return _plain_random[2](new_state)
+
+
+torch.manual_seed = torch.random.manual_seed = _manual_seed
+torch.get_rng_state = torch.random.get_rng_state = _get_rng_state
+torch.set_rng_state = torch.random.set_rng_state = _set_rng_state
 
 
 class CommLog(_tegula.CommLog):

@@ -16,19 +16,20 @@ bool Agreements::Set::covers(const std::vector<int>& members) const {
 }
 
 void Agreements::note(const std::vector<std::int64_t>& ranks, std::uint64_t hash,
-                      std::string_view what) {
+                      std::string_view what, Kind kind) {
   if (!std::is_sorted(ranks.begin(), ranks.end())) {
     std::vector<std::int64_t> sorted = ranks;
     std::sort(sorted.begin(), sorted.end());
-    return note(sorted, hash, what);
+    return note(sorted, hash, what, kind);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::string& lane = Lane::current();
   auto set = std::find_if(sets_.begin(), sets_.end(),
                           [&](const Set& one) { return one.lane == lane && one.ranks == ranks; });
-  if (set == sets_.end()) set = sets_.insert(set, {lane, ranks, 0});
+  if (set == sets_.end()) set = sets_.insert(set, {lane, ranks});
   set->hash = Hasher().add(set->hash).add(hash).result();
-  latest_.push_back({static_cast<std::size_t>(set - sets_.begin()), std::string(what)});
+  if (kind == Kind::Error) ++set->errors;
+  latest_.push_back({static_cast<std::size_t>(set - sets_.begin()), std::string(what), kind});
   if (latest_.size() > 2 * kNamed) latest_.pop_front();
   notes_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -38,14 +39,21 @@ Agreed Agreements::among(const std::vector<int>& ranks, const Agreed& before) {
   Agreed agreed;
   agreed.notes = notes();
   for (const Set& set : sets_) {
-    if (set.covers(ranks)) agreed.hash += set.hash;
+    if (!set.covers(ranks)) continue;
+    agreed.hash += set.hash;
+    agreed.errors += set.errors;
   }
   const std::uint64_t fresh = agreed.notes - before.notes;
   std::vector<std::string> names;
   for (auto note = latest_.rbegin(); note != latest_.rend() && names.size() < kNamed; ++note) {
     if (static_cast<std::uint64_t>(note - latest_.rbegin()) >= fresh) break;
+    if (!sets_[note->set].covers(ranks)) continue;
+    if (note->kind == Kind::Error) {
+      names = {note->what};
+      break;
+    }
     const bool is_known = std::find(names.begin(), names.end(), note->what) != names.end();
-    if (!is_known && sets_[note->set].covers(ranks)) names.push_back(note->what);
+    if (!is_known) names.push_back(note->what);
   }
   agreed.latest = join(names);
   return agreed;

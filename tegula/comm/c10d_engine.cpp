@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -26,6 +27,7 @@ using Regions = std::span<const Region>;
 
 constexpr Bytes kReducedTogether = 32 << 10;
 constexpr Bytes kBytesOfLine = 64;
+constexpr int kAgreementTag = 1 << 21;  // beyond those of messages, which carry their shape or not
 
 class C10dEngine final : public Engine {
  public:
@@ -66,9 +68,16 @@ class C10dEngine final : public Engine {
   }
 
  private:
+  // What a member says of what all should agree on.
+  struct Noted {
+    std::uint64_t hash = 0;
+    std::uint64_t errors = 0;
+  };
+
   int size() const { return link_.size(); }
   std::size_t index() const { return static_cast<std::size_t>(link_.index()); }
 
+  CommError difference(const Call& call, const std::vector<Noted>& all);
   void move_pieces(const Call& call, Regions from, Regions to);
   // `combine_range(begin, sources, to, bytes)` makes bytes [begin, begin + bytes) of the result.
   template <class Combine>
@@ -77,6 +86,9 @@ class C10dEngine final : public Engine {
   template <class Combine>
   void all_reduce_by(const Call& call, const std::byte* from, std::byte* to, Bytes bytes,
                      Combine combine_range);
+
+  // What each member has in so many bytes.
+  const std::byte* gathered(const Call& call, const void* mine, Bytes bytes);
 
   // Memory of the engine's own, until the scope around it ends.
   class Scope {
@@ -125,28 +137,66 @@ bool C10dEngine::end() {
   return worker_.is_idle();
 }
 
-// One small all-gather, whenever something was noted since the last call.
+// By messages of a tag of their own: a member that has noted nothing, and makes its call, cannot
+// take them for a part of that.
+const std::byte* C10dEngine::gathered(const Call& call, const void* mine, Bytes bytes) {
+  const at::Tensor all = new_bytes(bytes * size());
+  std::vector<at::Tensor> places = all.chunk(size());
+  std::memcpy(memory_of(places[index()]), mine, static_cast<std::size_t>(bytes));
+  std::vector<C10dLink::Work> under_way;
+  try {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == link_.index()) continue;
+      C10dLink::Tensors from_peer{places[static_cast<std::size_t>(peer)]};
+      C10dLink::Tensors to_peer{places[index()]};
+      under_way.push_back(link_.started(
+          call, scratch_, [&] { return link_.backend()->recv(from_peer, peer, kAgreementTag); }));
+      under_way.push_back(link_.started(
+          call, scratch_, [&] { return link_.backend()->send(to_peer, peer, kAgreementTag); }));
+    }
+    for (const C10dLink::Work& work : under_way) link_.finish(call, work, scratch_);
+  } catch (...) {
+    park(scratch_);  // of those that were not waited for
+    throw;
+  }
+  return memory_of(all);
+}
+
+// A few words to each other member, whenever something was noted since the last call.
 void C10dEngine::compare_agreed(const Call& call) {
   if (size() == 1 || call.agreed() == agreed_) return;
   const Scope scope(*this);
-  constexpr auto kBytes = static_cast<Bytes>(sizeof(std::uint64_t));
-  const at::Tensor mine = new_bytes(kBytes);
-  const at::Tensor all = new_bytes(kBytes * size());
-  const std::uint64_t agreed = call.agreed();
-  std::memcpy(memory_of(mine), &agreed, sizeof(agreed));
-  std::vector<Region> places;
-  for (int rank = 0; rank < size(); ++rank) {
-    places.push_back(Region::whole(memory_of(all) + rank * kBytes, kBytes));
-  }
-  all_gather(call, Region::whole(memory_of(mine), kBytes), places);
-  for (std::size_t rank = 1; rank < places.size(); ++rank) {
-    if (std::memcmp(places[rank].base, places[0].base, sizeof(agreed)) == 0) continue;
-    const CommError error =
-        disagreement(link_.group(), call, "rank " + std::to_string(rank) + " differs from rank 0");
+  const Noted mine{call.agreed(), call.errors_before()};
+  const std::byte* all = gathered(call, &mine, sizeof(mine));
+  std::vector<Noted> noted(static_cast<std::size_t>(size()));
+  std::memcpy(noted.data(), all, noted.size() * sizeof(Noted));
+  const auto differs = [&](const Noted& other) { return other.hash != noted[0].hash; };
+  if (std::any_of(noted.begin(), noted.end(), differs)) {
+    const CommError error = difference(call, noted);
     abort(error);
     throw error;
   }
-  agreed_ = agreed;
+  agreed_ = mine.hash;
+}
+
+// All members know that they differ, so that all take part.
+CommError C10dEngine::difference(const Call& call, const std::vector<Noted>& all) {
+  const auto [fewest, most] = std::minmax_element(
+      all.begin(), all.end(), [](const Noted& a, const Noted& b) { return a.errors < b.errors; });
+  if (fewest->errors != most->errors) {
+    std::array<char, 256> text{};
+    call.agreed_on().copy(text.data(), text.size() - 1);
+    const std::byte* texts = gathered(call, text.data(), text.size());
+    const auto thrower = static_cast<std::size_t>(most - all.begin());
+    return error_of_rank(link_.group(), link_.world_rank(thrower),
+                         reinterpret_cast<const char*>(texts + thrower * text.size()))
+        .fact("seen in", call.to_string());
+  }
+  std::size_t other = 1;
+  while (all[other].hash == all[0].hash) ++other;
+  return disagreement(link_.group(), call,
+                      "rank " + std::to_string(link_.world_rank(other)) + " differs from rank " +
+                          std::to_string(link_.world_rank(0)));
 }
 
 void C10dEngine::move_pieces(const Call& call, Regions from, Regions to) {

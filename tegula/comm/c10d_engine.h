@@ -13,9 +13,11 @@
 namespace tegula::inner::comm {
 
 struct C10dOptions {
-  std::string engine;  // its name, for users
-  std::string group;   // its name and ranks, for errors
+  std::string engine;      // its name, for users
+  std::string group;       // its name and ranks, for errors
+  std::vector<int> ranks;  // of the world, in the group's order
   std::chrono::milliseconds timeout{300'000};
+  WhyTheWorldFailed why_failed;  // told instead of what the backend says; may be empty
 };
 
 // An error of the backend becomes a CommError; later calls throw it again at once. What the network

@@ -74,6 +74,7 @@ void C10dLink::fail(const Call& call, const Work& work, const Tensors& memory) {
   }
   const std::string why = sentence_of(std::current_exception());
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (!fault_ && options_.why_failed) fault_ = options_.why_failed();
   if (!fault_) {
     fault_ =
         CommError("the " + options_.engine + " engine failed: " + why)

@@ -29,6 +29,7 @@ class C10dLink {
   const c10::intrusive_ptr<c10d::Backend>& backend() const { return backend_; }
   const std::string& engine() const { return options_.engine; }
   const std::string& group() const { return options_.group; }
+  int world_rank(std::size_t member) const { return options_.ranks[member]; }
   int size() const { return backend_->getSize(); }
   int index() const { return backend_->getRank(); }
 

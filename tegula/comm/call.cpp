@@ -118,8 +118,9 @@ Call& Call::with_sizes(std::span<const std::int64_t> sizes) {
   return *this;
 }
 
-Call& Call::agreeing_on(std::uint64_t hash, std::string_view what) {
+Call& Call::agreeing_on(std::uint64_t hash, std::uint64_t errors, std::string_view what) {
   agreed_ = hash;
+  errors_before_ = errors;
   agreed_on_.fill('\0');
   what.copy(agreed_on_.data(), agreed_on_.size() - 1);
   return *this;
@@ -196,6 +197,12 @@ CommError disagreement(const std::string& group, const Call& call, const std::st
       .hint(
           "make plain tensors that meet DTensors, and torch's seed, the same on all ranks, and "
           "give what a rank draws for itself a generator of its own");
+}
+
+CommError error_of_rank(const std::string& group, int rank, const std::string& text) {
+  return CommError("rank " + std::to_string(rank) + " failed: " + text)
+      .fact("group", group)
+      .hint("if all ranks catch this, World::recover makes the world usable again");
 }
 
 }  // namespace tegula::inner::comm

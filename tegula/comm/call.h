@@ -58,8 +58,9 @@ class Call {
   void number(std::uint64_t sequence) { sequence_ = sequence; }
   // The dtype of one of the tensors of a coalesced call.
   Call& typed(DType dtype);
-  // What the ranks have to agree on beside the call (agreements.h), and of what it is the hash.
-  Call& agreeing_on(std::uint64_t hash, std::string_view what);
+  // What the ranks have to agree on beside the call (agreements.h): a hash of it, how many errors
+  // are part of it, and of what it is the hash.
+  Call& agreeing_on(std::uint64_t hash, std::uint64_t errors, std::string_view what);
 
   Kind kind() const { return kind_; }
   DType dtype() const { return dtype_; }
@@ -73,6 +74,7 @@ class Call {
   std::int64_t tensors() const { return is_coalesced() ? tensors_ : 1; }
 
   std::uint64_t agreed() const { return agreed_; }
+  std::uint64_t errors_before() const { return errors_before_; }
   std::string_view agreed_on() const { return agreed_on_.data(); }
 
   // Over everything above; equal calls have equal fingerprints.
@@ -110,10 +112,13 @@ class Call {
   bool has_data_ = false;
   bool has_op_ = false;
   std::uint64_t agreed_ = 0;
+  std::uint64_t errors_before_ = 0;
   std::array<char, 120> agreed_on_{};
 };
 
 // What the members of a group throw if they do not agree. `which`: "rank 1 differs from rank 0".
 CommError disagreement(const std::string& group, const Call& call, const std::string& which);
+// The same where one has thrown and the others have not.
+CommError error_of_rank(const std::string& group, int rank, const std::string& text);
 
 }  // namespace tegula::inner::comm

@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@
 #include "tegula/comm/worker.h"
 
 namespace tegula::inner::comm {
+
+// What the ranks of this host know of a failure of their world; nothing: there is none.
+using WhyTheWorldFailed = std::function<std::optional<CommError>()>;
 
 // A collective is called by all members, in the same order, and by one thread of a member at a
 // time: on worker(), or under its lock. It returns when this member's results are complete and its

@@ -22,6 +22,7 @@ struct EngineOptions {
   c10::intrusive_ptr<c10d::Store> store;  // the group's own; unused by mpi and fake
   std::string rendezvous_host;            // empty: all members are on this host
   std::shared_ptr<void> communicator;     // an MPI_Comm; null: MPI_COMM_WORLD
+  WhyTheWorldFailed why_failed;           // empty: imagined ranks
   std::chrono::milliseconds timeout{300'000};
 };
 

@@ -77,7 +77,8 @@ std::shared_ptr<Engine> make_gloo_engine(const EngineOptions& options) {
     await_members(options);
     auto backend = c10::make_intrusive<c10d::ProcessGroupGloo>(options.store, options.index,
                                                                options.size, settings);
-    return make_c10d_engine(backend, {"gloo", options.group, options.timeout});
+    return make_c10d_engine(
+        backend, {"gloo", options.group, options.ranks, options.timeout, options.why_failed});
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

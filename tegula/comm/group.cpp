@@ -12,6 +12,7 @@
 #include "tegula/comm/group_messages.h"
 #include "tegula/comm/group_state.h"
 #include "tegula/comm/prepared_call.h"
+#include "tegula/comm/world_state.h"
 
 namespace tegula {
 
@@ -63,9 +64,9 @@ auto ready_collective(GroupState& group, Kind kind, Make make) {
   comm::Agreed& agreed = group.carrier().agreed;
   if (group.agreements->notes() != agreed.notes) {
     agreed = group.agreements->among(group.ranks, agreed);
-    prepared.call.agreeing_on(agreed.hash, agreed.latest);
+    prepared.call.agreeing_on(agreed.hash, agreed.errors, agreed.latest);
   } else if (agreed.hash != 0) {
-    prepared.call.agreeing_on(agreed.hash, {});
+    prepared.call.agreeing_on(agreed.hash, agreed.errors, {});
   }
   return prepared;
 }
@@ -139,7 +140,7 @@ std::string Group::engine() const { return std::string(state_->engine().name());
 c10::intrusive_ptr<c10d::Backend> Group::backend() const { return state_->engine().backend(); }
 
 void Group::set_timeout(std::chrono::milliseconds timeout) const {
-  state_->timeout = timeout;
+  state_->timeout = comm::checked_timeout(timeout);
   state_->engine().set_timeout(timeout);
 }
 

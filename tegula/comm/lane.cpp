@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tegula/base/hash.h"
+
 namespace tegula {
 namespace {
 
@@ -15,6 +17,10 @@ Lane::~Lane() { innermost = outer_; }
 const std::string& Lane::current() {
   static const std::string none;
   return innermost == nullptr ? none : innermost->name_;
+}
+
+std::uint64_t inner::comm::number_of_lane(const std::string& lane) {
+  return lane.empty() ? 0 : Hasher().add(lane).result();
 }
 
 }  // namespace tegula

@@ -10,6 +10,7 @@
 // on the lane of that name, in its own order.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tegula {
@@ -34,5 +35,12 @@ class Lane {
   std::string name_;
   const Lane* outer_;
 };
+
+namespace inner::comm {
+
+// Equal lanes have equal numbers; that of none is 0.
+std::uint64_t number_of_lane(const std::string& lane);
+
+}  // namespace inner::comm
 
 }  // namespace tegula

@@ -350,7 +350,8 @@ std::shared_ptr<Engine> make_mpi_engine(const EngineOptions& options) {
   auto backend = c10::make_intrusive<MpiBackend>(sub_communicator(parent, options.ranks, tag),
                                                  sub_communicator(parent, options.ranks, tag + 1),
                                                  options.index, options.size, options.timeout);
-  return make_c10d_engine(backend, {"mpi", options.group, options.timeout});
+  return make_c10d_engine(
+      backend, {"mpi", options.group, options.ranks, options.timeout, options.why_failed});
 }
 
 namespace {
@@ -410,7 +411,7 @@ World World::from_mpi(MPI_Comm communicator, const WorldOptions& options) {
       state->board_ranks.begin(), state->board_ranks.end(), [](int place) { return place >= 0; }));
   state->backend = options.backend;
   if (state->backend.empty() && state->local_size < state->size) state->backend = "mpi";
-  state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
+  state->timeout = comm::checked_timeout(options.timeout.value_or(comm::kDefaultTimeout));
   const std::string job = "mpi " + std::to_string(comm::agreed_number(communicator));
   state->share(shm::meet_on_host(job, state->local_rank, state->local_size, state->timeout));
   const std::uint64_t mine = SeedWord().value();

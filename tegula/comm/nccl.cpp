@@ -116,8 +116,9 @@ std::shared_ptr<Engine> make_nccl_engine(const EngineOptions& options) {
   auto nccl = c10::make_intrusive<c10d::ProcessGroupNCCL>(options.store, options.index,
                                                           options.size, settings);
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(options.local_rank % devices));
-  return make_c10d_engine(c10::make_intrusive<StagedNccl>(nccl, device),
-                          {"nccl", options.group, options.timeout});
+  return make_c10d_engine(
+      c10::make_intrusive<StagedNccl>(nccl, device),
+      {"nccl", options.group, options.ranks, options.timeout, options.why_failed});
 }
 
 }  // namespace tegula::inner::comm

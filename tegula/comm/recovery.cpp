@@ -7,6 +7,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/base/sentence.h"
+#include "tegula/comm/lane.h"
 #include "tegula/comm/world_state.h"
 
 namespace tegula {
@@ -48,9 +49,16 @@ void end_groups(const std::vector<std::shared_ptr<GroupState>>& groups, const Co
   for (const auto& group : groups) group->retire_engines(reason);
 }
 
-// What this rank catches, if it is in a catch block; else what it threw last in an op.
+// What this rank catches, if it is in a catch block; else what it threw last in an op. What a peer
+// or a link did says so itself.
 CommError reason_of(const WorldState& world) {
   const std::exception_ptr caught = std::current_exception();
+  try {
+    if (caught) std::rethrow_exception(caught);
+  } catch (const CommError& known) {
+    return known;
+  } catch (...) {
+  }
   const std::string why = caught ? sentence_of(caught) : world.board->last_error(world.local_rank);
   return CommError("rank " + std::to_string(world.rank) +
                    (why.empty() ? " began to recover from an error" : " failed: " + why))
@@ -87,9 +95,9 @@ void World::recover() const {
   comm::check_engines(groups);
   const std::uint32_t next = world.epoch + 1;
   if (world.board) {
-    const CommError reason = comm::reason_of(world);
-    world.board->fault(world.epoch).raise(reason);
-    comm::end_groups(groups, reason);
+    shm::Fault& fault = world.board->fault(world.epoch);
+    fault.raise(comm::reason_of(world));
+    comm::end_groups(groups, fault.error());  // the first rank's, for all
     world.board->begin_epoch(world.local_rank, next, world.timeout);
     if (world.store) comm::meet_across_hosts(world, next);
   }
@@ -105,12 +113,13 @@ void World::recover() const {
 void inner::comm::note_error(const World& world, const std::vector<std::int64_t>& ranks,
                              const std::string& text) {
   const WorldState& state = state_of(world);
+  if (ranks.size() > 1) state.agreements->note_error(ranks, text);
   if (!state.board) return;
   std::vector<int> on_board;
   for (const std::int64_t rank : ranks) {
     on_board.push_back(state.board_ranks[static_cast<std::size_t>(rank)]);
   }
-  state.board->note_error(state.local_rank, on_board, text);
+  state.board->note_error(state.local_rank, on_board, comm::number_of_lane(Lane::current()), text);
 }
 
 }  // namespace tegula

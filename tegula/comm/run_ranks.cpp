@@ -52,7 +52,7 @@ World thread_world(const std::shared_ptr<shm::Board>& board, int rank,
   state->rank = state->local_rank = rank;
   state->size = state->local_size = board->ranks();
   state->backend = options.backend;
-  state->timeout = options.timeout.value_or(comm::kDefaultTimeout);
+  state->timeout = comm::checked_timeout(options.timeout.value_or(comm::kDefaultTimeout));
   board->join(rank);
   board->set_timeout(state->timeout);
   state->board = board;

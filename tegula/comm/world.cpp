@@ -19,6 +19,7 @@
 #include "tegula/comm/engines.h"
 #include "tegula/comm/environment.h"
 #include "tegula/comm/hosts.h"
+#include "tegula/comm/lane.h"
 #include "tegula/comm/shm/engine.h"
 #include "tegula/comm/shm/meeting.h"
 #include "tegula/comm/shm/store.h"
@@ -81,8 +82,8 @@ std::vector<int> places_of(const WorldState& world, const std::vector<int>& rank
 }
 
 std::shared_ptr<Engine> new_shm_engine(const WorldState& world, const std::string& key,
-                                       const std::vector<int>& ranks, int index,
-                                       std::chrono::milliseconds timeout) {
+                                       const std::string& lane, const std::vector<int>& ranks,
+                                       int index, std::chrono::milliseconds timeout) {
   if (!are_on_this_host(world, ranks)) {
     throw UsageError("the shm engine serves ranks of one host")
         .fact("ranks", bracketed(widened(ranks)))
@@ -94,6 +95,7 @@ std::shared_ptr<Engine> new_shm_engine(const WorldState& world, const std::strin
   options.members = places_of(world, ranks);
   options.index = index;
   options.epoch = world.epoch;
+  options.lane = number_of_lane(lane);
   options.timeout = timeout;
   options.blocks = world.blocks;
   return std::make_shared<shm::ShmEngine>(world.board, options);
@@ -109,10 +111,12 @@ c10::intrusive_ptr<c10d::Store> store_for(const WorldState& world, const std::st
 }
 
 std::shared_ptr<Engine> new_engine(const WorldState& world, const std::string& backend,
-                                   const std::string& key, const std::vector<int>& ranks, int index,
+                                   const std::string& group, const std::string& lane,
+                                   const std::vector<int>& ranks, int index,
                                    std::chrono::milliseconds timeout) {
   if (backend == "fake") return make_fake_engine();
-  if (backend == "shm") return new_shm_engine(world, key, ranks, index, timeout);
+  const std::string key = lane.empty() ? group : group + " on lane " + in_quotes(lane);
+  if (backend == "shm") return new_shm_engine(world, key, lane, ranks, index, timeout);
   EngineOptions options;
   options.group = key;
   options.index = index;
@@ -121,6 +125,11 @@ std::shared_ptr<Engine> new_engine(const WorldState& world, const std::string& b
   options.ranks = ranks;
   options.timeout = timeout;
   options.communicator = world.communicator;
+  options.why_failed = [board = world.board,
+                        epoch = world.epoch.load()]() -> std::optional<CommError> {
+    if (!board->fault(epoch).raised()) return std::nullopt;
+    return board->fault(epoch).error();
+  };
   if (!are_on_this_host(world, ranks)) options.rendezvous_host = world.rendezvous_host;
   if (backend == "mpi") return make_mpi_engine(options);
   options.store = store_for(world, key, ranks);
@@ -186,6 +195,13 @@ void publish(WorldState& world, GroupSlot& slot, std::shared_ptr<GroupState> mad
 
 }  // namespace
 
+std::chrono::milliseconds checked_timeout(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::seconds kLongest{1'000'000'000};  // moments are counted in ns
+  if (timeout.count() > 0 && timeout <= kLongest) return timeout;
+  throw UsageError("a rank cannot wait " + std::to_string(timeout.count()) + " ms for another")
+      .hint("give a timeout from 1 ms to " + std::to_string(kLongest.count()) + " s");
+}
+
 const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
                                                       const std::vector<int>& ranks,
                                                       const GroupOptions& options,
@@ -208,11 +224,10 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
   made->log_book = world.log_book;
   if (world.board) made->flights = {world.board, &world.board->flights(world.local_rank)};
   made->agreements = world.agreements;
-  made->timeout = options.timeout.value_or(world.timeout);
+  made->timeout = checked_timeout(options.timeout.value_or(world.timeout));
   made->make_engine = [&world, backend, key, ranks, index = made->index](
                           const std::string& lane, std::chrono::milliseconds timeout) {
-    const std::string on_lane = lane.empty() ? key : key + " on lane " + in_quotes(lane);
-    return new_engine(world, backend, on_lane, ranks, index, timeout);
+    return new_engine(world, backend, key, lane, ranks, index, timeout);
   };
   made->engine();  // the members meet
   publish(world, slot, std::move(made));
@@ -238,7 +253,8 @@ World World::from_env(const WorldOptions& options) {
   state->local_rank = place.local_rank;
   state->local_size = place.local_size;
   state->backend = options.backend.empty() ? place.backend : options.backend;
-  state->timeout = options.timeout.value_or(place.timeout.value_or(comm::kDefaultTimeout));
+  state->timeout = comm::checked_timeout(
+      options.timeout.value_or(place.timeout.value_or(comm::kDefaultTimeout)));
   const int number = comm::next_world_number(place.job);
   const std::string world_name = "world " + std::to_string(number);
   if (place.size == 1) {

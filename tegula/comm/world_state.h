@@ -80,6 +80,9 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
                                                       const GroupOptions& options,
                                                       const std::string& axis);
 
+// The same; UsageError if it is none.
+std::chrono::milliseconds checked_timeout(std::chrono::milliseconds timeout);
+
 // 0, 1, ... size - 1
 std::vector<int> counted_up(int size);
 

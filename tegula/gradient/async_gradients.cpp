@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "tegula/payload/host_errors.h"
+
 namespace tegula::inner {
 namespace {
 
@@ -151,7 +153,7 @@ std::shared_ptr<AsyncGradients> gradients_of_this_pass() {
   if (!gradients) {
     gradients = std::make_shared<AsyncGradients>();
     torch::autograd::Engine::get_default_engine().queue_callback(
-        [gradients] { gradients->finish(); });
+        [gradients] { with_host_errors([&] { gradients->finish(); }); });
     current = gradients;
     pass = running;
   }

@@ -11,6 +11,7 @@
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
 #include "tegula/gradient/leaf_gradient.h"
+#include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/redistribute/tile_layout.h"
 #include "tegula/redistribute/transfer.h"
@@ -36,9 +37,11 @@ struct Moved : torch::autograd::Function<Moved> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list grads) {
     const auto kept = context->saved_data["back"].toCapsule();
-    const at::Tensor& grad = grads.front();
-    return {grad.defined() ? static_cast<Kept*>(kept.get())->backward(grad) : grad, at::Tensor(),
-            at::Tensor()};
+    at::Tensor& grad = grads.front();
+    if (grad.defined()) {
+      grad = with_host_errors([&] { return static_cast<Kept*>(kept.get())->backward(grad); });
+    }
+    return {grad, at::Tensor(), at::Tensor()};
   }
 };
 

@@ -15,6 +15,7 @@
 #include "tegula/gradient/differentiable.h"
 #include "tegula/gradient/gradients.h"
 #include "tegula/gradient/owed_all_reduce.h"
+#include "tegula/payload/host_errors.h"
 #include "tegula/payload/local_call.h"
 #include "tegula/payload/payload.h"
 #include "tegula/spec/placed_otherwise.h"
@@ -94,7 +95,8 @@ class PlaceGradient final : public torch::autograd::FunctionPreHook {
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
     torch::autograd::variable_list placed(grads.size());
     for (std::size_t k = 0; k < grads.size(); ++k) {
-      if (grads[k].defined()) placed[k] = placed_as_leaf(grads[k]);
+      if (!grads[k].defined()) continue;
+      placed[k] = with_host_errors([&] { return placed_as_leaf(grads[k]); });
     }
     return placed;
   }

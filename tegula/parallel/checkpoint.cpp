@@ -15,6 +15,7 @@
 
 #include "tegula/base/error.h"
 #include "tegula/bridge/torch_types.h"
+#include "tegula/payload/host_errors.h"
 #include "tegula/random/random.h"
 #include "tegula/tensor/dtensor.h"
 
@@ -152,7 +153,13 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
     return results;
   }
 
-  static Tensors backward(torch::autograd::AutogradContext* context, Tensors grads) {
+  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& grads) {
+    return with_host_errors([&] { return gradients_of_inputs(context, grads); });
+  }
+
+ private:
+  static Tensors gradients_of_inputs(torch::autograd::AutogradContext* context,
+                                     const Tensors& grads) {
     check_can_backpropagate();
     const auto capsule = context->saved_data["kept"].toCapsule();
     const Kept& kept = *static_cast<Kept*>(capsule.get());
@@ -170,7 +177,6 @@ struct Checkpointed : torch::autograd::Function<Checkpointed> {
     return gradients;
   }
 
- private:
   static Tensors computed_again(const Kept& kept, const Tensors& inputs) {
     const at::AutoGradMode with_grad(true);
     const AutocastGuard autocast(kept.autocast);

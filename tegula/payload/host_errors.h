@@ -1,5 +1,5 @@
-// Our errors as another language's own. What an operator throws leaves through libtorch's bindings
-// for that language, and these know libtorch's errors only.
+// Our errors as another language's own. What an operator, or backward, throws leaves through
+// libtorch's bindings for that language, and these know libtorch's errors only.
 #pragma once
 
 #include "tegula/base/error.h"
@@ -16,9 +16,9 @@ void translate_for_host(const Error& error);
 
 // Runs the body; an Error that leaves it goes through the translator.
 template <class Body>
-void with_host_errors(Body&& body) {
+decltype(auto) with_host_errors(Body&& body) {
   try {
-    body();
+    return body();
   } catch (const Error& error) {
     translate_for_host(error);
     throw;

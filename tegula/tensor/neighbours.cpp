@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -38,6 +39,9 @@ const Payload& payload_here(const at::Tensor& x, const char* function) {
   return *payload;
 }
 
+// So that sizes with their ghost cells, and the bytes of these, can be counted.
+constexpr std::int64_t kWidest = std::int64_t{1} << 48;
+
 // Dims, counted from the front.
 std::vector<std::int64_t> checked_dims(const at::Tensor& x, std::vector<std::int64_t> dims,
                                        const std::vector<HaloWidth>& widths) {
@@ -49,7 +53,8 @@ std::vector<std::int64_t> checked_dims(const at::Tensor& x, std::vector<std::int
     is_right = is_right && exists && seen.insert(dim).second;
   }
   for (const HaloWidth& width : widths) {
-    is_right = is_right && width.before >= 0 && width.after >= 0;
+    is_right = is_right && std::min(width.before, width.after) >= 0 &&
+               std::max(width.before, width.after) <= kWidest;
   }
   if (is_right) return dims;
   throw UsageError("halo needs different dims of the tensor, and two widths for each")

@@ -132,6 +132,30 @@ TEST(Backend, RefusesWhatCannotBeRight) {
   });
 }
 
+// Of as many bytes, so that nothing else is wrong.
+TEST(Backend, RefusesTensorsOfDifferentTypes) {
+  run_ranks(2, [](World& world) {
+    const c10::intrusive_ptr<c10d::Backend> backend = world.group().backend();
+    Tensors floats{at::ones({4})};
+    Tensors both{at::ones({4}), at::ones({4})};
+    std::vector<Tensors> whole{{at::ones({4}, at::kInt), at::ones({4}, at::kInt)}};
+    at::Tensor large = at::ones({8}, at::kInt);
+    std::vector<std::int64_t> even;
+    EXPECT_THROW(backend->allgather(whole, floats, {}), UsageError);
+    EXPECT_THROW(backend->_allgather_base(large, floats[0], {}), UsageError);
+    EXPECT_THROW(backend->reduce_scatter(floats, whole, {}), UsageError);
+    EXPECT_THROW(backend->_reduce_scatter_base(floats[0], large, {}), UsageError);
+    EXPECT_THROW(backend->alltoall_base(whole[0][0], floats[0], even, even, {}), UsageError);
+    EXPECT_THROW(backend->alltoall(whole[0], both, {}), UsageError);
+    c10d::GatherOptions gather;
+    c10d::ScatterOptions scatter;
+    gather.rootRank = scatter.rootRank = world.rank();
+    EXPECT_THROW(backend->gather(whole, floats, gather), UsageError);
+    EXPECT_THROW(backend->scatter(floats, whole, scatter), UsageError);
+    backend->barrier({})->wait();
+  });
+}
+
 // The message that comes next is posted by whom the end of the first is told to.
 TEST(Backend, WhoIsToldOfTheEndOfAMessageMaySendTheNext) {
   run_ranks(2, [](World& world) {

@@ -9,7 +9,9 @@
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "tegula/base/descriptor.h"
@@ -128,6 +130,50 @@ TEST(Hosts, TheStoreListensAtTheAddressOfTheRendezvousOnly) {
                                require(!is_open("127.0.0.2", job.port),
                                        "it listens elsewhere, too");
                                world.group().barrier();
+                             }),
+            kNoErrors);
+}
+
+// The addresses, in hex as the kernel writes them, at which this process listens.
+std::set<std::string> addresses_listened_at() {
+  std::set<std::string> sockets;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code none;
+    sockets.insert(std::filesystem::read_symlink(entry.path(), none).string());
+  }
+  std::set<std::string> addresses;
+  for (const char* file : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream table(file);
+    for (std::string line; std::getline(table, line);) {
+      std::istringstream words(line);
+      std::string number, local, remote, state, skipped, inode;
+      words >> number >> local >> remote >> state;
+      for (int i = 0; i < 5; ++i) words >> skipped;
+      words >> inode;
+      const bool is_mine = sockets.contains("socket:[" + inode + "]");
+      if (state == "0A" && is_mine) addresses.insert(local.substr(0, local.find(':')));
+    }
+  }
+  return addresses;
+}
+
+TEST(Hosts, GlooListensAtTheLoopbackForRanksOfOneHostAndOfTheRendezvous) {
+  const std::set<std::string> loopback = {"0100007F"};
+  const auto ends =
+      run_processes(2,
+                    [&](World& world) {
+                      world.group().barrier();
+                      require(addresses_listened_at() == loopback, "it listens elsewhere");
+                      world.group().barrier();
+                    },
+                    {"gloo", std::nullopt});
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error;
+  EXPECT_EQ(run_on_two_hosts({},
+                             [&](int) {
+                               const World world = World::from_env();
+                               require_sum(world);
+                               require(addresses_listened_at() == loopback, "it listens elsewhere");
+                               require_sum(world);
                              }),
             kNoErrors);
 }

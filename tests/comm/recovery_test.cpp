@@ -79,19 +79,62 @@ TEST(RecoveryOfAWorld, EndsTheWaitingOfRanksThatHaveMetNoError) {
   });
 }
 
-TEST(RecoveryOfAWorld, TellsTheOthersWhatThisRankCaught) {
-  run_in(Way::Processes, 2, [](World& world) {
+TEST_P(Recovery, TellsTheOthersWhatThisRankCaught) {
+  run_in(GetParam(), 3, [](World& world) {
     check_sum(world.group());
     try {
       if (world.rank() == 1) throw std::runtime_error("the user's own mistake");
       check_sum(world.group());
     } catch (const std::exception& error) {
-      const bool is_told = contains(error.what(), "rank 1 failed: the user's own mistake");
-      require(world.rank() == 1 || is_told, error.what());
+      const std::string told = error.what();
+      require(
+          world.rank() == 1 || told.starts_with("tegula: rank 1 failed: the user's own mistake"),
+          told);
       world.recover();
     }
     check_sum(world.group());
   });
+}
+
+// It is stopped at any place of a collective, the others give up and begin anew, and it goes on.
+TEST(RecoveryOfAWorld, ARankThatWasStoppedWritesNothingIntoTheNewEpoch) {
+  const auto ends = run_processes(3, [](World& world) {
+    const Group group = world.group();
+    const at::Tensor ids = group.all_gather(at::full({1}, getpid(), at::kInt), 0);
+    const auto stopped = ids[1].item<int>();
+    for (int round = 0; round < 5; ++round) {
+      group.set_timeout(200ms);
+      std::thread stopper;
+      if (world.rank() == 0) {
+        stopper = std::thread([&] {
+          std::this_thread::sleep_for(std::chrono::microseconds(1700 * (round + 1)));
+          kill(stopped, SIGSTOP);
+        });
+      }
+      const std::string error = error_of([&] {
+        for (;;) group.all_reduce(at::full({400'000}, 1e6, at::kInt), ReduceOp::Sum);
+      });
+      if (stopper.joinable()) stopper.join();
+      if (world.rank() == 0) {  // it goes on while the others have recovered, as far as they can
+        stopper = std::thread([&] {
+          std::this_thread::sleep_for(30ms);
+          kill(stopped, SIGCONT);
+        });
+      }
+      world.recover();
+      if (stopper.joinable()) stopper.join();
+      group.set_timeout(60s);
+      std::vector<at::Tensor> sums;
+      for (int i = 1; i <= 30; ++i) {
+        sums.push_back(group.all_reduce(at::full({400'000}, i, at::kInt), ReduceOp::Sum));
+      }
+      for (int i = 1; i <= 30; ++i) {
+        require(at::all(sums[static_cast<std::size_t>(i - 1)] == 3 * i).item<bool>(),
+                "a result of the new epoch was written: " + error);
+      }
+    }
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.exit_code, 0) << end.error << end.signal;
 }
 
 TEST(RecoveryOfAWorld, LeavesTimeoutsThatWereSet) {
@@ -169,6 +212,51 @@ TEST(ErrorsOfOneRank, ReachTheOthersAtTheirNextCommunication) {
     world.recover();
     check_sum(world.group());
   });
+}
+
+// However soon it makes the call that the others wait for, or one just like it.
+TEST_P(Recovery, AnErrorOfARankThatGoesOnEndsOnAll) {
+  run_in(GetParam(), 3, [](World& world) {
+    const Group group = world.group();
+    check_sum(group);
+    for (int round = 0; round < 3; ++round) {
+      note_error(world, {0, 1, 2}, "what all of them met");
+      check_sum(group);
+      if (world.rank() == 1) note_error(world, {0, 1, 2}, "aten::embedding: index out of range");
+      note_error(world, {0, 1, 2}, "what all of them met");  // so that all compare
+      const std::string error = error_of([&] {
+        for (int i = 0; i < 3; ++i) check_sum(group);
+      });
+      require(contains(error, "rank 1 failed: "), error);
+      world.recover();
+      check_sum(group);
+    }
+  });
+}
+
+TEST(ErrorsOfOneRank, ReachTheOthersThoughItGoesOnAtOnce) {
+  run_in(Way::Processes, 3, [](World& world) {
+    check_sum(world.group());
+    if (world.rank() == 1) note_error(world, {0, 1, 2}, "aten::embedding: index out of range");
+    const std::string error = error_of([&] { check_sum(world.group()); });
+    require(contains(error, "rank 1 failed: aten::embedding: index out of range"), error);
+    world.recover();
+    check_sum(world.group());
+  });
+}
+
+TEST(ErrorsOfOneRank, AreNamedByTheRankOfTheWorld) {
+  for (const Way way : {Way::Threads, Way::GlooThreads}) {
+    run_in(way, 3, [](World& world) {
+      if (world.rank() == 0) return;
+      const Group pair = world.group({2, 1});
+      check_sum(pair);
+      if (world.rank() == 1) note_error(world, {1, 2}, "its own");
+      note_error(world, {1, 2}, "what both met");
+      const std::string error = error_of([&] { check_sum(pair); });
+      require(contains(error, "rank 1 failed: "), error);
+    });
+  }
 }
 
 TEST(ErrorsOfOneRank, ThatAllRanksMeetAreHarmless) {

@@ -95,6 +95,26 @@ TEST(World, RanksThatRepeatOrDoNotExistAreRefused) {
   EXPECT_THROW(World::fake(4, 4), UsageError);
 }
 
+TEST(World, ATimeoutThatIsNoneIsRefused) {
+  const auto refuses = [](std::chrono::milliseconds timeout) {
+    const auto nothing = [](World&) {};
+    try {
+      run_ranks(1, nothing, {"", timeout});
+    } catch (const UsageError& error) {
+      return error.sentence() ==
+             "a rank cannot wait " + std::to_string(timeout.count()) + " ms for another";
+    }
+    return false;
+  };
+  for (const std::int64_t wrong : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 60}) {
+    EXPECT_TRUE(refuses(std::chrono::milliseconds(wrong))) << wrong;
+  }
+  EXPECT_FALSE(refuses(std::chrono::milliseconds(1)));
+  const World world = World::alone();
+  EXPECT_THROW(world.group({0}, {"g", "", std::chrono::milliseconds(0)}), UsageError);
+  EXPECT_THROW(world.group().set_timeout(std::chrono::milliseconds(-1)), UsageError);
+}
+
 TEST(World, AnImaginedOneGivesShapes) {
   const World world = World::fake(4096, 7);
   const Group group = world.group();
@@ -193,6 +213,26 @@ TEST(World, WhileAGroupIsMadeItsWorldServesOtherThreads) {
       EXPECT_NE(&world.part<std::string>(), nullptr);
       EXPECT_EQ(world.group().size(), 2);
       used.set_value();
+      maker.join();
+    });
+  }
+}
+
+TEST(World, ThreadsMayMakeGroupsInAnyOrder) {
+  for (const std::string backend : {"shm", "gloo"}) {
+    run_ranks(2, [&](World& world) {
+      const auto make = [&](const std::string& name) {
+        const Group group = world.group({0, 1}, {name, backend, std::nullopt});
+        EXPECT_EQ(group.all_reduce(at::ones({1}), ReduceOp::Sum).item<float>(), 2);
+      };
+      // rank 1 makes the second only when the first is there, and rank 0 has begun with that
+      if (world.rank() == 1) {
+        make("a");
+        return make("b");
+      }
+      std::thread maker([&] { make("b"); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      make("a");
       maker.join();
     });
   }

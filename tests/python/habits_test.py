@@ -111,6 +111,14 @@ class Values(unittest.TestCase):
         self.assertTrue(tg.is_dtensor(x.new_tensor(placed(numbers(3)))))
         self.assertFalse(tg.is_dtensor(torch.ones(1).new_tensor([2])))
 
+    def test_the_old_way_to_make_a_tensor_like_another(self):
+        x = placed(numbers(5, 3))
+        for arguments in ((), (3,), (2, 3), (torch.Size([2, 3]),), ([1, 2],)):
+            made, plain = x.new(*arguments), numbers(1).new(*arguments)
+            self.assertTrue(tg.is_dtensor(made))
+            self.assertEqual((made.shape, made.dtype), (plain.shape, plain.dtype))
+        self.assertEqual(x.new([1, 2]).tolist(), [1, 2])
+
     def test_sizes_compare_with_plain_tensors(self):
         x = placed(numbers(5, 3))
         self.assertTrue(x.is_same_size(numbers(5, 3)) and numbers(5, 3).is_same_size(x))
@@ -152,6 +160,21 @@ class Copies(unittest.TestCase):
                 x.grad.zero_()
             torch.testing.assert_close(tg.full_tensor(twin.detach()), numbers(5, 3))
             torch.testing.assert_close(tg.full_tensor(twin.grad), 2 * numbers(5, 3))
+
+    def test_a_shallow_copy_shares_memory(self):
+        for x in (placed(numbers(5, 3)), nn.Parameter(placed(numbers(5, 3), tg.Shard(1)))):
+            x.note = ["shared"]
+            twin = silent(self, lambda x=x: copy.copy(x))
+            self.assertIsNot(twin, x)
+            self.assertIs(twin.note, x.note)
+            self.assertEqual((type(twin), tg.spec(twin), twin.requires_grad), (type(x), tg.spec(x), x.requires_grad))
+            with torch.no_grad():
+                x.zero_()
+            self.assertEqual(twin.abs().sum().item(), 0)
+        plain = numbers(3)
+        twin = copy.copy(plain)
+        plain.zero_()
+        self.assertEqual(twin.tolist(), [0, 0, 0])
 
     def test_what_is_owed_stays_owed(self):
         x = tg.from_local(numbers(3), MESH, [tg.Partial()])
@@ -196,6 +219,81 @@ class Copies(unittest.TestCase):
         for value in (placed(numbers(4)), model.weight, {"a": [placed(numbers(4))]}, model):
             with self.assertRaisesRegex(tg.UsageError, r"(?s)cannot be pickled.*tegula.full_tensor\(x\)"):
                 pickle.dumps(value)
+
+
+class ErrorsOfOneRank(unittest.TestCase):
+    def steps(self, fail):
+        """Steps of a program that leaves out what it cannot do; what each met, the error of the failing rank first."""
+        layers = tg.distribute_module(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), MESH)
+        errors = []
+        for step in range(6):
+            x = tg.shard_batch(numbers(tg.size(), 3), MESH)
+            try:
+                fail(layers, x, step == 2 and tg.rank() == 1).sum().backward()
+            except Exception as error:
+                errors.append(error)
+        return errors
+
+    def told(self, errors, text):
+        own = 1 if tg.rank() == 1 else 0
+        self.assertGreater(len(errors), own)
+        for error in errors[own:]:
+            self.assertIsInstance(error, tg.CommError)
+            self.assertIn(f"rank 1 failed: {text}", str(error))
+        tg.recover()
+        self.assertEqual(placed(numbers(4)).sum().item(), 10)
+
+    def test_a_batch_that_a_rank_leaves_out_after_a_failed_op_is_an_error_of_all(self):
+        def forward(layers, x, fails):
+            if fails:
+                x.view(7, 7)
+            return layers(x)
+
+        self.told(self.steps(forward), "aten::view")
+
+    def test_a_batch_that_a_rank_leaves_out_after_a_failed_hook_is_an_error_of_all(self):
+        def forward(layers, x, fails):
+            y = layers(x)
+            if fails:
+                y.register_hook(lambda g: 1 / 0)
+            return y
+
+        self.told(self.steps(forward), "backward: ZeroDivisionError: division by zero")
+
+    def test_a_batch_that_a_rank_leaves_out_after_a_failed_function_is_an_error_of_all(self):
+        class Fails(torch.autograd.Function):
+            @staticmethod
+            def forward(context, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(context, g):
+                raise KeyError("no such thing")
+
+        self.told(self.steps(lambda layers, x, fails: layers[1](Fails.apply(layers[0](x)) if fails else layers[0](x))),
+                  "backward: KeyError: 'no such thing'")
+
+    def test_what_all_ranks_catch_is_harmless(self):
+        x = placed(numbers(4)).requires_grad_()
+        for _ in range(50):
+            with self.assertRaises(ZeroDivisionError):
+                y = x * 2
+                y.register_hook(lambda g: 1 / 0)
+                y.sum().backward()
+        self.assertEqual(x.sum().item(), 10)
+
+    def test_a_recovery_tells_what_the_rank_caught_once(self):
+        for catching in range(tg.size()):
+            try:
+                if tg.rank() == catching:
+                    raise KeyError("its own")
+                tg.group().barrier()
+            except Exception as error:
+                if tg.rank() != catching:
+                    self.assertIsInstance(error, tg.CommError)
+                    self.assertIn(f"tegula: rank {catching} failed: KeyError: 'its own'\n", str(error) + "\n")
+                tg.recover()
+        self.assertEqual(placed(numbers(4)).sum().item(), 10)
 
 
 class Files(unittest.TestCase):

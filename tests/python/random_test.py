@@ -74,6 +74,12 @@ class Seeds(unittest.TestCase):
         tg.manual_seed(8)
         self.assertTrue(torch.equal(torch.rand(4), plain))
 
+    def test_seeds_below_zero_are_as_torchs(self):
+        torch.manual_seed(-3)
+        first = rand(9)
+        tg.manual_seed(-3)
+        self.assertTrue(torch.equal(rand(9), first))
+
     def test_the_default_generator_may_be_passed(self):
         x = tg.zeros((4,), MESH, [tg.Shard(0)])
         torch.manual_seed(7)
@@ -135,6 +141,51 @@ class States(unittest.TestCase):
         tg.set_rng_state(own)
         self.assertEqual(tg.rng_state(), own)
         torch.testing.assert_close(draws(), want, rtol=0, atol=0)
+
+
+class Threads(unittest.TestCase):
+    """Ranks that are threads share torch's generator, and draw as those that are processes do."""
+
+    def on_threads(self, body):
+        if tg.rank() == 0:
+            for ranks in (1, 3):
+                yield from tg.run_ranks(ranks, body, timeout=60)
+
+    def test_a_seed_and_a_state_bring_the_same_draws_back(self):
+        def body():
+            mesh = tg.init_device_mesh("cpu", (tg.size(),))
+
+            def draw(count):
+                return tg.full_tensor(tg.rand((count,), mesh, [tg.Shard(0)]))
+
+            torch.manual_seed(7)
+            first, state = draw(4), torch.get_rng_state()
+            second = draw(9)
+            torch.set_rng_state(state)
+            again = draw(9)
+            torch.set_rng_state(state)
+            with torch.random.fork_rng(devices=[]):
+                draw(5)
+            return first, second, again, draw(9)
+
+        for first, *rest in self.on_threads(body):
+            self.assertTrue(torch.equal(first, PINNED))
+            self.assertTrue(all(torch.equal(one, rest[0]) for one in rest))
+
+    def test_a_checkpoint_is_exact_reentrant_or_not(self):
+        def body():
+            mesh = tg.init_device_mesh("cpu", (tg.size(),))
+            found = []
+            for options in (None, {"use_reentrant": True}, {"use_reentrant": False}):
+                torch.manual_seed(3)
+                x = tg.ones((30, 4), mesh, [tg.Shard(0)], requires_grad=True)
+                y = nn.functional.dropout(x) if options is None else checkpoint(nn.functional.dropout, x, **options)
+                y.sum().backward()
+                found += [tg.full_tensor(y.detach()), tg.full_tensor(x.grad)]
+            return found
+
+        for found in self.on_threads(body):
+            self.assertTrue(all(torch.equal(one, found[0]) for one in found))
 
 
 class Checkpoints(unittest.TestCase):

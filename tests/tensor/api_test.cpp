@@ -961,5 +961,19 @@ TEST(Paranoia, ASampleIsSpreadEvenly) {
   });
 }
 
+TEST(Paranoia, ASampleBeginsAnewAfterARecovery) {
+  const EnvironmentVariable checked("TEGULA_CHECK", "0.25");
+  run_impatient(2, [](World& world) {
+    const at::Tensor x = distribute_tensor(at::ones({2}), usual_mesh(world), {Replicate()});
+    const auto ops = [&](int count) {
+      for (int i = 0; i < count; ++i) x + 1;
+    };
+    world.recover();
+    ops(2 * world.rank());  // fewer than are looked at once
+    world.recover();
+    EXPECT_EQ(error_of([&] { ops(8); }), "nothing was thrown");
+  });
+}
+
 }  // namespace api_test
 }  // namespace tegula

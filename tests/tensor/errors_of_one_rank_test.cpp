@@ -120,6 +120,31 @@ TEST(ErrorOfOneRank, IsKnownOnItsSecondCallToo) {  // when the decision is remem
               {"aten::remainder", "ZeroDivisionError", "i32[4] on (a=2) as [S(0)]"});
 }
 
+// A program that leaves a batch out where it meets an error, without a word to the others, would
+// add the gradients of one batch to those of another.
+TEST(ErrorOfOneRank, IsOneOfAllThoughItsRankTakesTheNextBatchAtOnce) {
+  std::vector<std::string> texts(3);
+  run_ranks(3, [&](World& world) {
+    const DeviceMesh mesh = usual_mesh(world);
+    const at::Tensor table = zeros({4, 2}, mesh, {Replicate()}).requires_grad_();
+    texts[static_cast<std::size_t>(world.rank())] = error_of([&] {
+      for (std::int64_t batch = 0; batch < 6; ++batch) {
+        at::Tensor words = at::zeros({6}, at::kLong);
+        if (batch == 3) words[2] = 99;  // in the tile of rank 1
+        at::Tensor loss;
+        try {
+          loss = at::embedding(table, cut(world, words)).sum();
+        } catch (const c10::Error&) {
+          continue;
+        }
+        loss.backward();
+      }
+    });
+    world.recover();
+  });
+  expect_told(texts, {"rank 1 failed: aten::embedding", "out of range"});
+}
+
 TEST(ErrorOfAllRanks, IsHarmlessHoweverOften) {
   run_ranks(3, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);

@@ -37,6 +37,29 @@ TEST(Lanes, LetThreadsOfARankWorkOnOneMeshAndItsTensorsAtTheSameTime) {
   });
 }
 
+TEST(Lanes, ErrorsThatAllRanksMeetOnOneAreNoBusinessOfOthers) {
+  run_ranks(2, [](World& world) {
+    const DeviceMesh mesh = usual_mesh(world);
+    const at::Tensor x = ones({6, 4}, mesh, {Shard(0)});
+    std::string of_trials;
+    std::latch has_thrown(1);
+    std::thread thrower([&] {
+      const Lane lane("trials");
+      // the ranks throw at different times
+      if (world.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+      for (int i = 0; i < 5; ++i) EXPECT_NE(error_of([&] { x.view({7}); }), "nothing was thrown");
+      of_trials = error_of([&] { full_tensor(x); });
+      has_thrown.count_down();
+    });
+    const Lane lane("training");
+    // rank 0 waits for rank 1, which has thrown more often
+    if (world.rank() == 1) has_thrown.wait();
+    EXPECT_EQ(error_of([&] { full_tensor(x); }), "nothing was thrown");
+    thrower.join();
+    EXPECT_EQ(of_trials, "nothing was thrown");
+  });
+}
+
 TEST(Lanes, WithoutThemASecondThreadInAGroupIsRefused) {
   std::latch is_refused(1);
   run_ranks(2, [&](World& world) {

@@ -117,6 +117,9 @@ TEST(Halo, SaysWhatIsWrong) {
                          "halo needs different dims of the tensor"));
     EXPECT_TRUE(contains(error_of([&] { halo(x, {0}, {{1, -1}}, Boundary::Zeros); }),
                          "two widths for each"));
+    constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+    EXPECT_TRUE(contains(error_of([&] { halo(x, {0}, {{kHuge, kHuge}}, Boundary::Zeros); }),
+                         "two widths for each"));
     EXPECT_TRUE(contains(error_of([&] { halo(x, {0}, {{4, 0}}, Boundary::Reflect); }),
                          "too small for ghost cells of this kind"));
     const at::Tensor blocks = redistribute(x, {Shard(0, Cut::in_blocks(2))});

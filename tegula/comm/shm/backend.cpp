@@ -141,6 +141,18 @@ void check_same_bytes(const Region& a, const Region& b, const char* what) {
       .fact("bytes", std::to_string(a.bytes()) + " and " + std::to_string(b.bytes()));
 }
 
+// What moves as bytes arrives as it was sent.
+template <class Others>
+void check_same_dtype(const at::Tensor& tensor, const Others& others) {
+  for (const at::Tensor& other : others) {
+    if (other.scalar_type() == tensor.scalar_type()) continue;
+    throw UsageError("the tensors of a call have different element types")
+        .fact("types", std::string(at::toString(tensor.scalar_type())) + " and " +
+                           at::toString(other.scalar_type()))
+        .hint("convert them to one type");
+  }
+}
+
 void check_count(std::size_t count, int n) {
   if (count == static_cast<std::size_t>(n)) return;
   throw UsageError("a list needs one tensor per rank")
@@ -223,6 +235,7 @@ Backend::Work Backend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
   const at::Tensor& input = only(inputs);
   std::vector<Region> to = pieces_of(only_list(outputs, getSize()));
   check_same_bytes(piece_of(input), to[static_cast<std::size_t>(getRank())], "my input and output");
+  check_same_dtype(input, outputs[0]);
   Call call(Kind::AllGather, dtype_of(input), {});
   call.with_sizes(numels_of(outputs[0]));
   std::vector<at::Tensor> kept = outputs[0];
@@ -237,6 +250,7 @@ Backend::Work Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                        const c10d::AllgatherOptions& options) {
   const std::vector<Region> to = split_rows(output.view(-1), {}, getSize());
   check_same_bytes(piece_of(input), to[0], "my input and its place in the output");
+  check_same_dtype(input, at::TensorList(output));
   const Call call(Kind::AllGather, dtype_of(input), shape_of(input));
   return run(mode_of(options), c10d::OpType::_ALLGATHER_BASE, {output, input},
              [call, from = piece_of(input), to](Channel& channel) {
@@ -252,6 +266,7 @@ Backend::Work Backend::gather(std::vector<std::vector<at::Tensor>>& outputs,
   std::vector<at::Tensor> kept{input};
   if (getRank() == root) {
     to = pieces_of(only_list(outputs, getSize()));
+    check_same_dtype(input, outputs[0]);
     kept.insert(kept.end(), outputs[0].begin(), outputs[0].end());
   }
   from[static_cast<std::size_t>(root)] = piece_of(input);
@@ -270,6 +285,7 @@ Backend::Work Backend::scatter(std::vector<at::Tensor>& outputs,
   std::vector<at::Tensor> kept{output};
   if (getRank() == root) {
     from = pieces_of(only_list(inputs, getSize()));
+    check_same_dtype(output, inputs[0]);
     kept.insert(kept.end(), inputs[0].begin(), inputs[0].end());
   }
   to[static_cast<std::size_t>(root)] = piece_of(output);
@@ -286,6 +302,7 @@ Backend::Work Backend::reduce_scatter(std::vector<at::Tensor>& outputs,
   std::vector<Region> from = pieces_of(only_list(inputs, getSize()));
   check_same_bytes(from[static_cast<std::size_t>(getRank())], piece_of(output),
                    "my input and output");
+  check_same_dtype(output, inputs[0]);
   Call call(Kind::ReduceScatter, dtype_of(output), {});
   call.reduced_by(checked_reduction(output, options.reduceOp)).with_sizes(numels_of(inputs[0]));
   std::vector<at::Tensor> kept = inputs[0];
@@ -300,6 +317,7 @@ Backend::Work Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& inpu
                                             const c10d::ReduceScatterOptions& options) {
   const std::vector<Region> from = split_rows(input.view(-1), {}, getSize());
   check_same_bytes(from[0], piece_of(output), "my part of the input and the output");
+  check_same_dtype(output, at::TensorList(input));
   Call call(Kind::ReduceScatter, dtype_of(output), shape_of(output));
   call.reduced_by(checked_reduction(output, options.reduceOp));
   return run(mode_of(options), c10d::OpType::_REDUCE_SCATTER_BASE, {output, input},
@@ -314,6 +332,7 @@ Backend::Work Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                      const c10d::AllToAllOptions& options) {
   const std::vector<Region> from = split_rows(input, input_splits, getSize());
   const std::vector<Region> to = split_rows(output, output_splits, getSize());
+  check_same_dtype(output, at::TensorList(input));
   const Call call(Kind::AllToAll, dtype_of(input), {});
   return run(mode_of(options), c10d::OpType::ALLTOALL_BASE, {output, input},
              [call, from, to](Channel& channel) { shm::exchange(channel, call, from, to); });
@@ -323,6 +342,8 @@ Backend::Work Backend::alltoall(std::vector<at::Tensor>& outputs, std::vector<at
                                 const c10d::AllToAllOptions& options) {
   check_count(outputs.size(), getSize());
   check_count(inputs.size(), getSize());
+  check_same_dtype(inputs[0], inputs);
+  check_same_dtype(inputs[0], outputs);
   std::vector<at::Tensor> kept = outputs;
   kept.insert(kept.end(), inputs.begin(), inputs.end());
   const Call call(Kind::AllToAll, dtype_of(inputs[0]), {});

@@ -310,16 +310,17 @@ int Board::processors() const {
 
 // --- errors and epochs ------------------------------------------------------------------------
 
-void Board::note_error(int rank, const std::vector<int>& among, const std::string& text) {
+void Board::note_error(int rank, const std::vector<int>& among, std::uint64_t lane,
+                       const std::string& text) {
   const std::lock_guard<std::mutex> lock(errors_mutex_);
-  line_of(header_, rank).errors.add(among, text);
+  line_of(header_, rank).errors.add(among, lane, text);
 }
 
 std::string Board::last_error(int rank) const { return line_of(header_, rank).errors.last(); }
 
-std::optional<std::string> Board::error_ahead(int other, int me) const {
+std::optional<std::string> Board::error_ahead(int other, int me, std::uint64_t lane) const {
   const ThrownErrors& errors = line_of(header_, other).errors;
-  if (!errors.is_ahead_of(line_of(header_, me).errors, me)) return std::nullopt;
+  if (!errors.is_ahead_of(line_of(header_, me).errors, me, lane)) return std::nullopt;
   return errors.last();
 }
 

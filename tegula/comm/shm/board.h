@@ -114,12 +114,14 @@ class Board {
   Fault& fault(std::uint32_t epoch);
 
   // --- errors of ops ---
-  // `rank` has thrown, in an op in which the ranks `among` take part.
-  void note_error(int rank, const std::vector<int>& among, const std::string& text);
+  // `rank` has thrown on this lane, in an op in which the ranks `among` take part.
+  void note_error(int rank, const std::vector<int>& among, std::uint64_t lane,
+                  const std::string& text);
   // What `rank` threw last; empty: nothing in this epoch.
   std::string last_error(int rank) const;
-  // What `other` threw last if it has thrown more often than `me` in what both take part in.
-  std::optional<std::string> error_ahead(int other, int me) const;
+  // What `other` threw last if it has thrown more often than `me` on this lane, in what both take
+  // part in.
+  std::optional<std::string> error_ahead(int other, int me, std::uint64_t lane) const;
 
   // --- the flight recorder ---
   FlightRing& flights(int rank);

@@ -125,7 +125,7 @@ Area Channel::find_area(std::size_t bytes, std::size_t reserved) {
       return board_->map(std::stoull(*place), bytes);
     }
     if (world_fault_.raised()) throw world_fault_.error();
-    if (const auto text = board_->error_ahead(options_.members[0], me_on_board())) {
+    if (const auto text = error_ahead(0)) {
       if (!board_->get(key)) throw error_of(0, *text);
     }
     const Presence presence = board_->presence(options_.members[0]);
@@ -142,7 +142,10 @@ Area Channel::find_area(std::size_t bytes, std::size_t reserved) {
   }
 }
 
-int Channel::me_on_board() const { return options_.members[static_cast<std::size_t>(index())]; }
+int Channel::on_board(int member) const {
+  return options_.members[static_cast<std::size_t>(member)];
+}
+int Channel::me_on_board() const { return on_board(index()); }
 
 std::string Channel::world_rank(int member) const {
   return std::to_string(options_.world_ranks[static_cast<std::size_t>(member)]);
@@ -261,6 +264,11 @@ void Channel::check_fingerprints() {
     const auto call_of = [&](int m) {
       return records[static_cast<std::size_t>(m) * 2 + parity].call;
     };
+    if (call_of(0).errors_before() != call_of(member).errors_before()) {
+      const bool is_first = call_of(0).errors_before() > call_of(member).errors_before();
+      const int thrower = is_first ? 0 : member;
+      fail_by_error_of(thrower, board_->last_error(on_board(thrower)), call_of(thrower));
+    }
     if (call_of(0).differs_in_agreement_only(call_of(member))) {
       fail(
           comm::disagreement(options_.name, call_of(0),
@@ -286,9 +294,8 @@ void Channel::refuse(const std::string& what) {
 void Channel::refuse_message(int peer, const std::string& what) {
   if (is_broken()) return;  // that is known, and why
   const bool is_known = peer >= 0 && peer < size_ && peer != index();
-  const std::vector<int> both = {me_on_board(),
-                                 options_.members[static_cast<std::size_t>(is_known ? peer : 0)]};
-  board_->note_error(me_on_board(), is_known ? both : options_.members, what);
+  const std::vector<int> both = {me_on_board(), on_board(is_known ? peer : 0)};
+  board_->note_error(me_on_board(), is_known ? both : options_.members, options_.lane, what);
 }
 
 // A member that has not come to this call and has counted it has refused it.
@@ -313,18 +320,25 @@ void Channel::note_carried_out() { lines_[index()].queued.fetch_sub(1); }
 // this rank has not. One that has made the call may have thrown since, as this rank may yet.
 void Channel::check_errors(int member, const Call& call,
                            const std::function<bool(int)>& is_absent) {
-  const std::optional<std::string> text =
-      board_->error_ahead(options_.members[static_cast<std::size_t>(member)], me_on_board());
+  const std::optional<std::string> text = error_ahead(member);
   if (!text || lines_[member].queued.load() != 0 || !is_absent(member)) return;
-  // all ranks of the world throw this, those too that do not wait for the member themselves
-  world_fault_.raise(error_of(member, *text).fact("seen in", call.to_string()));
-  wake_all();
-  throw_fault(world_fault_);
+  fail_by_error_of(member, *text, call);
+}
+
+std::optional<std::string> Channel::error_ahead(int member) const {
+  return board_->error_ahead(on_board(member), me_on_board(), options_.lane);
 }
 
 CommError Channel::error_of(int member, const std::string& text) const {
-  return error_about("rank " + world_rank(member) + " failed: " + text)
-      .hint("if all ranks catch this, World::recover makes the world usable again");
+  return comm::error_of_rank(name_and_ranks(),
+                             options_.world_ranks[static_cast<std::size_t>(member)], text);
+}
+
+// All ranks of the world throw this, those too that do not wait for the member themselves.
+void Channel::fail_by_error_of(int member, const std::string& text, const Call& call) {
+  world_fault_.raise(error_of(member, text).fact("seen in", call.to_string()));
+  wake_all();
+  throw_fault(world_fault_);
 }
 
 Backoff::Start Channel::backoff() {
@@ -351,7 +365,7 @@ void Channel::throw_if_broken() const {
 // What this rank throws is known to those who are not of this group and wait for it elsewhere.
 void Channel::throw_fault(const Fault& fault) const {
   const CommError error = fault.error();
-  board_->note_error(me_on_board(), {}, error.sentence());
+  board_->note_error(me_on_board(), {}, options_.lane, error.sentence());
   throw error;
 }
 
@@ -386,9 +400,13 @@ void Channel::wake_all() {
   }
 }
 
+std::string Channel::name_and_ranks() const {
+  const std::vector<std::int64_t> ranks(options_.world_ranks.begin(), options_.world_ranks.end());
+  return options_.name + ", ranks " + bracketed(ranks);
+}
+
 CommError Channel::error_about(const std::string& sentence) const {
-  std::vector<std::int64_t> ranks(options_.world_ranks.begin(), options_.world_ranks.end());
-  return CommError(sentence).fact("group", options_.name + ", ranks " + bracketed(ranks));
+  return CommError(sentence).fact("group", name_and_ranks());
 }
 
 void Channel::look_around(Clock::time_point start, const Call& call,

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct ChannelOptions {
   std::vector<int> world_ranks;  // the same as users know them
   int index = 0;                 // my place in the lists
   std::uint32_t epoch = 0;       // of the board
+  std::uint64_t lane = 0;        // its number (lane.h)
   std::chrono::milliseconds timeout{300'000};
   std::shared_ptr<Blocks> blocks;  // where large results of this rank live; null: nowhere
 };
@@ -157,9 +159,13 @@ class Channel {
   void check_fingerprints();
   void check_refusal(int member, const Call& call);
   void check_errors(int member, const Call& call, const std::function<bool(int)>& is_absent);
+  std::optional<std::string> error_ahead(int member) const;
   CommError error_of(int member, const std::string& text) const;
+  [[noreturn]] void fail_by_error_of(int member, const std::string& text, const Call& call);
   [[noreturn]] void throw_fault(const Fault& fault) const;
+  int on_board(int member) const;
   int me_on_board() const;
+  std::string name_and_ranks() const;
   void wake_all();
   [[noreturn]] void throw_about_absent(const Call& call, const std::vector<int>& absent,
                                        const std::string& what, const std::string& hint);

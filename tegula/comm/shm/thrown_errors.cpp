@@ -31,18 +31,20 @@ bool ThrownErrors::Set::is(const Words& wanted) const {
                     });
 }
 
-void ThrownErrors::add(const std::vector<int>& among, std::string_view text) {
+void ThrownErrors::add(const std::vector<int>& among, std::uint64_t lane, std::string_view text) {
   version_.fetch_add(1, std::memory_order_acq_rel);
   for (std::size_t i = 0; i < text_.size(); ++i) {
     const bool is_inside = i < text.size() && i + 1 < text_.size();
     text_[i].store(is_inside ? text[i] : '\0', std::memory_order_relaxed);
   }
   version_.fetch_add(1, std::memory_order_release);
+  if (among.empty()) return;
   const Words wanted = words_of(among);
   for (Set& set : sets_) {
     const bool is_free = set.thrown.load(std::memory_order_relaxed) == 0;
     const bool is_last = &set == &sets_.back();
-    if (!is_free && !is_last && !set.is(wanted)) continue;
+    if (!is_free && !is_last && !(set.is(wanted) && set.lane.load() == lane)) continue;
+    if (is_free) set.lane.store(lane);
     for (std::size_t i = 0; (is_free || is_last) && i < wanted.size(); ++i) {
       set.ranks[i].fetch_or(wanted[i], std::memory_order_relaxed);
     }
@@ -51,14 +53,14 @@ void ThrownErrors::add(const std::vector<int>& among, std::string_view text) {
   }
 }
 
-bool ThrownErrors::is_ahead_of(const ThrownErrors& mine, int me) const {
+bool ThrownErrors::is_ahead_of(const ThrownErrors& mine, int me, std::uint64_t lane) const {
   return std::any_of(sets_.begin(), sets_.end(), [&](const Set& set) {
     const std::uint64_t thrown = set.thrown.load();
-    if (thrown == 0 || !set.has(me)) return false;
+    if (thrown == 0 || set.lane.load() != lane || !set.has(me)) return false;
     Words ranks;
     for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = set.ranks[i].load();
     const auto same = std::find_if(mine.sets_.begin(), mine.sets_.end(), [&](const Set& other) {
-      return other.thrown.load() != 0 && other.is(ranks);
+      return other.thrown.load() != 0 && other.lane.load() == lane && other.is(ranks);
     });
     return thrown > (same == mine.sets_.end() ? 0 : same->thrown.load());
   });

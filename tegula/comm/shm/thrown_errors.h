@@ -6,7 +6,8 @@
 // more often than itself.
 //
 // Errors are counted per set of ranks: those that take part in the op that threw. What others do
-// not take part in, they need not know of.
+// not take part in, they need not know of. And per lane (lane.h): threads of a rank throw in an
+// order of their own.
 #pragma once
 
 #include <array>
@@ -23,10 +24,11 @@ class ThrownErrors {
  public:
   static constexpr std::size_t kMostRanks = 1024;  // on a host; those beyond count as in no set
 
-  // `among`: ranks on the board that take part in what threw.
-  void add(const std::vector<int>& among, std::string_view text);
-  // Whether this rank has thrown more often than `mine`, rank `me`'s, in a set that `me` is in.
-  bool is_ahead_of(const ThrownErrors& mine, int me) const;
+  // `among`: ranks on the board that take part in what threw; none: it is not counted.
+  void add(const std::vector<int>& among, std::uint64_t lane, std::string_view text);
+  // Whether this rank has thrown more often than `mine`, rank `me`'s, on this lane and in a set
+  // that `me` is in.
+  bool is_ahead_of(const ThrownErrors& mine, int me, std::uint64_t lane) const;
   // The text of the last one, cut to the room that there is.
   std::string last() const;
   void clear();
@@ -34,6 +36,7 @@ class ThrownErrors {
  private:
   struct Set {
     std::atomic<std::uint64_t> thrown;  // 0: this place is free
+    std::atomic<std::uint64_t> lane;
     std::array<std::atomic<std::uint64_t>, kMostRanks / 64> ranks;
     bool has(int rank) const;
     bool is(const std::array<std::uint64_t, kMostRanks / 64>& wanted) const;
