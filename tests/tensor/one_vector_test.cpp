@@ -266,7 +266,8 @@ TEST(CutVectors, AreNotAskedForAQuantileThatIsNone) {
     for (const double q : {0.5, 1.5, -0.5}) {
       const at::Tensor several = at::full({2}, q, at::kDouble);
       const std::string plain = error_of([&] { at::quantile(numbers({6}), several); });
-      EXPECT_EQ(error_of([&] { at::quantile(x, several); }).substr(0, 40), plain.substr(0, 40)) << q;
+      EXPECT_EQ(error_of([&] { at::quantile(x, several); }).substr(0, 40), plain.substr(0, 40))
+          << q;
     }
   });
 }
