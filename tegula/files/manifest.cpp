@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tegula/base/error.h"
@@ -56,10 +57,23 @@ Json json_of(const FileValue& value) {
                     value);
 }
 
+// JSON's numbers may be of any size and broken; what reads them would cut them off.
+std::int64_t integer_of(const Json& json) {
+  const bool is_larger = json.is_number_unsigned() &&
+                         json.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max();
+  if (json.is_number_integer() && !is_larger) return json.get<std::int64_t>();
+  throw UsageError("this is no whole number of 64 bits").fact("found", json.dump());
+}
+
+std::uint64_t count_of(const Json& json) {
+  if (json.is_number_unsigned()) return json.get<std::uint64_t>();
+  throw UsageError("this is no whole number of 64 bits from 0 on").fact("found", json.dump());
+}
+
 FileValue value_of(const Json& json) {
-  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_number_integer()) return integer_of(json);
   if (json.is_number()) return json.get<double>();
-  if (json.is_object()) return std::bit_cast<double>(json.at("f64").get<std::uint64_t>());
+  if (json.is_object()) return std::bit_cast<double>(count_of(json.at("f64")));
   return json.get<std::string>();
 }
 
@@ -79,7 +93,7 @@ void check_file_name(const std::string& name) {
 }
 
 ManifestFile file_of(const Json& json, std::uint64_t chunk_bytes) {
-  ManifestFile file{json.at("name").get<std::string>(), json.at("bytes").get<std::uint64_t>(), {}};
+  ManifestFile file{json.at("name").get<std::string>(), count_of(json.at("bytes")), {}};
   check_file_name(file.name);
   const std::string sums = json.at("chunks").get<std::string>();
   for (std::size_t at = 0; at < sums.size(); at += 9) {
@@ -97,14 +111,14 @@ Manifest manifest_of(const Json& json) {
   if (json.at("format").get<std::string>() != kFormat) {
     throw UsageError("its format is not " + in_quotes(kFormat));
   }
-  const auto version = json.at("version").get<std::int64_t>();
+  const auto version = integer_of(json.at("version"));
   if (version != kVersion) {
     throw UsageError("it is of version " + std::to_string(version) + ", known is version " +
                      std::to_string(kVersion));
   }
   Manifest manifest;
-  manifest.step = json.at("step").get<std::int64_t>();
-  manifest.chunk_bytes = json.at("chunk_bytes").get<std::uint64_t>();
+  manifest.step = integer_of(json.at("step"));
+  manifest.chunk_bytes = count_of(json.at("chunk_bytes"));
   if (manifest.chunk_bytes == 0 || manifest.chunk_bytes > (std::uint64_t{1} << 40)) {
     throw UsageError("chunks cannot have that many bytes")
         .fact("bytes", std::to_string(manifest.chunk_bytes));

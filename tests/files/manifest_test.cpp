@@ -44,6 +44,17 @@ TEST(Manifest, WithAnyByteChangedOrAnyEndMissingIsRefused) {
   }
 }
 
+TEST(Manifest, WithNumbersThatDoNotFitIsRefused) {
+  EXPECT_EQ(std::get<std::int64_t>(parse_file_value("-9223372036854775808")),
+            std::numeric_limits<std::int64_t>::min());
+  for (const char* number : {"9223372036854775808", "18446744073709551615"}) {
+    EXPECT_THROW(parse_file_value(number), UsageError) << number;
+  }
+  EXPECT_THROW(parse_file_value("{\"f64\": 1e30}"), UsageError);
+  EXPECT_THROW(parse_file_value("{\"f64\": -1}"), UsageError);
+  EXPECT_EQ(std::get<double>(parse_file_value("92233720368547758081280")), 92233720368547758081280.);
+}
+
 TEST(Manifest, WhoseFilesLeadOutOfItsFolderIsRefused) {
   for (const char* name : {"../a", "/etc/a", "", ".", ".."}) {
     Manifest manifest = example();
