@@ -276,7 +276,7 @@ def parts_of_sparse_tensors(x):
             "_validate_sparse_bsr_tensor_args.default": (begins, places, blocks, [8, 8]),
             "_validate_sparse_bsc_tensor_args.default": (begins, places, blocks, [8, 8]),
             "_validate_sparse_coo_tensor_args.default": (indices, entries, [4, 4]),
-            "sparse_coo_tensor.indices_size": (indices, entries, [4, 4]), "_sparse_coo_tensor_unsafe.default": (indices, entries, [4, 4]),
+            "_sparse_coo_tensor_unsafe.default": (indices, entries, [4, 4]),
             "to_sparse_csr.default": (x,), "to_sparse_csc.default": (x,), "to_sparse_bsr.default": (x, [2, 2]),
             "to_sparse_bsc.default": (x, [2, 2]), "_sparse_mm.default": (x, torch.randn(8, 4)),
             "embedding_sparse_backward.default": (torch.randn(3, 8), torch.tensor([4, 0, 2]), 6, -1, False),

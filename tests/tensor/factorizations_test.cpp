@@ -12,7 +12,7 @@ at::Tensor plain_matrix(std::int64_t rows, std::int64_t columns) {
   return numbers({rows, columns}) + 3 * at::eye(rows, columns, at::kDouble);
 }
 
-at::Tensor positive(const at::Tensor& matrix) {
+at::Tensor positive_definite(const at::Tensor& matrix) {
   return matrix.matmul(matrix.mH()) + at::eye(matrix.size(0), matrix.options());
 }
 
@@ -42,7 +42,7 @@ TEST(Factorizations, DeterminantsAndTheirGradientsAreAsPlain) {
 }
 
 TEST(Factorizations, OfPositiveMatricesAreAsPlainInBothForms) {
-  const at::Tensor a = positive(plain_matrix(7, 7)).requires_grad_();
+  const at::Tensor a = positive_definite(plain_matrix(7, 7)).requires_grad_();
   expect_as_plain(
       {a},
       [](const Tensors& x) -> Tensors {
@@ -54,7 +54,7 @@ TEST(Factorizations, OfPositiveMatricesAreAsPlainInBothForms) {
 
 TEST(Factorizations, OfComplexMatricesAreAsPlain) {
   const at::Tensor a = at::complex(plain_matrix(6, 6), numbers({6, 6}, 2));
-  const at::Tensor b = positive(a);
+  const at::Tensor b = positive_definite(a);
   expect_as_plain({a, b}, [](const Tensors& x) -> Tensors {
     return {at::linalg_det(x[0]), at::linalg_cholesky(x[1]), at::linalg_cholesky(x[1], true)};
   });
@@ -62,7 +62,7 @@ TEST(Factorizations, OfComplexMatricesAreAsPlain) {
 
 // What is not positive, or singular, is found in the same column.
 TEST(Factorizations, FailInTheColumnInWhichPlainOnesDo) {
-  at::Tensor a = positive(plain_matrix(7, 7));
+  at::Tensor a = positive_definite(plain_matrix(7, 7));
   a[5][5] = -1;
   at::Tensor singular = plain_matrix(7, 7);
   singular.select(1, 4).zero_();
@@ -78,7 +78,7 @@ TEST(Factorizations, FailInTheColumnInWhichPlainOnesDo) {
 TEST(Factorizations, EveryRankThrowsWhatPlainOnesThrow) {
   run_impatient(2, [](World& world) {
     const DeviceMesh mesh = usual_mesh(world);
-    at::Tensor a = positive(plain_matrix(6, 6));
+    at::Tensor a = positive_definite(plain_matrix(6, 6));
     a[4][4] = -1;
     const at::Tensor x = distribute_tensor(a, mesh, {Shard(0)});
     const std::string plain = error_of([&] { at::linalg_cholesky(a); });
@@ -90,7 +90,7 @@ TEST(Factorizations, EveryRankThrowsWhatPlainOnesThrow) {
 TEST(Factorizations, SendLessThanHalfOfTheMatrix) {
   run_impatient(2, [](World& world) {
     const std::int64_t n = 64;
-    const at::Tensor a = positive(plain_matrix(n, n));
+    const at::Tensor a = positive_definite(plain_matrix(n, n));
     const at::Tensor x = distribute_tensor(a, usual_mesh(world), {Shard(1)});
     const auto sent = [](const std::function<void()>& call, const World& by) {
       const CommLog log(by);
@@ -147,18 +147,18 @@ TEST(Bilinear, IsAsPlainWhateverIsCut) {
 TEST(Sobol, SequencesOfCutDimensionsAreAsPlain) {
   AsPlain options = without_debts();
   options.gradients = false;
-  const at::Tensor state = at::zeros({5, 30}, at::kLong);
+  at::Tensor state = at::zeros({5, 30}, at::kLong);
   at::_sobol_engine_initialize_state_(state, 5);
   const at::Tensor scrambling = at::ones({5, 30, 30}, at::kLong).tril();
   expect_as_plain(
       {at::zeros({5}, at::kLong), state},
       [&](const Tensors& t) -> Tensors {
-        const at::Tensor begun = t[1].clone();
+        at::Tensor begun = t[1].clone();
         at::_sobol_engine_initialize_state_(begun, 5);
         at::_sobol_engine_scramble_(begun, scrambling, 5);
         const auto [points, next] =
             at::_sobol_engine_draw(t[0], 6, t[1], 5, 0, std::optional(at::kFloat));
-        const at::Tensor later = t[0].clone();
+        at::Tensor later = t[0].clone();
         at::_sobol_engine_ff_(later, 3, begun, 5, 0);
         return {begun, points, next, later};
       },
