@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 
 #include "tegula/base/error.h"
+#include "tegula/base/sentence.h"
 #include "tegula/base/text.h"
 #include "tegula/bridge/torch_types.h"
 #include "tegula/comm/comm_log.h"
+#include "tegula/comm/recovery.h"
 #include "tegula/dispatch/paranoia.h"
 #include "tegula/families/families.h"
 #include "tegula/gradient/differentiable.h"
@@ -207,6 +209,23 @@ at::Tensor with_gradient_once(const at::Tensor& result, const DeviceMesh& mesh,
   return alias;
 }
 
+// Ranks that wait for this one's results learn what the function threw.
+std::vector<at::Tensor> told_to_others(const LocalFunction& function,
+                                       const std::vector<at::Tensor>& locals,
+                                       const DeviceMesh& mesh) {
+  try {
+    return function(locals);
+  } catch (...) {
+    const World world = World::of(mesh);
+    const std::optional<std::int64_t> fiber = mesh.fiber_of(world.rank());
+    if (fiber) {
+      comm::note_error(world, mesh.ranks(*fiber),
+                       "the function of local_map: " + sentence_of(std::current_exception()));
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 std::vector<at::Tensor> local_map(const LocalFunction& function,
@@ -236,7 +255,7 @@ std::vector<at::Tensor> local_map(const LocalFunction& function,
   }
   if (!mesh)
     throw UsageError("local_map needs a DTensor among its inputs").hint("call the function itself");
-  std::vector<at::Tensor> results = function(locals);
+  std::vector<at::Tensor> results = told_to_others(function, locals, *mesh);
   if (results.size() != out_placements.size()) {
     throw UsageError("local_map needs placements for each result")
         .fact("results", std::to_string(results.size()))

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -60,6 +61,39 @@ INSTANTIATE_TEST_SUITE_P(GlooThreads, EveryEngine,
                                           testing::Values(Way::GlooThreads),
                                           testing::Values(1, 2, 3)),
                          name_of_case);
+
+// In the long suite, where there is memory for it.
+TEST(EngineAndHugeTensors, MoreThan4GiBArrive) {
+  constexpr std::int64_t kBytes = (std::int64_t{1} << 32) + 12'345;
+  struct sysinfo host{};
+  sysinfo(&host);
+  const auto memory = static_cast<std::int64_t>(host.totalram * host.mem_unit);
+  if (std::getenv("TEGULA_LONG") == nullptr || memory < 4 * kBytes) GTEST_SKIP();
+  for (const Way way : {Way::Processes, Way::GlooProcesses}) {
+    run_in(way, 2, [](World& world) {
+      const at::Tensor tensor = at::zeros({kBytes}, at::kByte);
+      const std::vector<std::int64_t> marks = {0, std::int64_t{1} << 31, std::int64_t{1} << 32,
+                                               kBytes - 1};
+      for (int round = 1; round <= 2; ++round) {
+        if (world.rank() == 0) {
+          for (const std::int64_t mark : marks) tensor[mark] = round;
+        }
+        const int peer = 1 - world.rank();
+        if (round == 2) {
+          world.group().broadcast_(tensor, 0);
+        } else if (world.rank() == 0) {
+          world.group().send(tensor, peer);
+        } else {
+          world.group().recv(tensor, peer);
+        }
+        for (const std::int64_t mark : marks) {
+          require(tensor[mark].item<int>() == round, "a byte did not arrive");
+        }
+        require(at::count_nonzero(tensor).item<std::int64_t>() == 4, "bytes went elsewhere");
+      }
+    });
+  }
+}
 
 // mpirun starts this program again, as ranks that run the whole suite.
 class Mpi : public testing::TestWithParam<int> {};

@@ -273,6 +273,23 @@ class ErrorsOfOneRank(unittest.TestCase):
         self.told(self.steps(lambda layers, x, fails: layers[1](Fails.apply(layers[0](x)) if fails else layers[0](x))),
                   "backward: KeyError: 'no such thing'")
 
+    def test_a_batch_that_a_rank_leaves_out_after_a_failed_op_of_its_own_is_an_error_of_all(self):
+        library = torch.library.Library("habits", "DEF")
+        library.define("fails(Tensor x, bool fails) -> Tensor")
+        library.impl("fails", lambda x, fails: 1 / 0 if fails else x.clone(), "CPU")
+
+        def forward(layers, x, fails):
+            torch.ops.habits.fails(x, fails)
+            return layers(x)
+
+        self.told(self.steps(forward), "habits::fails")
+
+    def test_a_batch_that_a_rank_leaves_out_after_a_failed_function_on_tiles_is_an_error_of_all(self):
+        def forward(layers, x, fails):
+            return layers(tg.local_map(lambda tile: 1 / 0 if fails else tile, [x], [CUT]))
+
+        self.told(self.steps(forward), "the function of local_map: ZeroDivisionError: division by zero")
+
     def test_what_all_ranks_catch_is_harmless(self):
         x = placed(numbers(4)).requires_grad_()
         for _ in range(50):

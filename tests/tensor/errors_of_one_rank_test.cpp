@@ -40,6 +40,19 @@ at::Tensor cut(World& world, const at::Tensor& whole) {
   return distribute_tensor(whole, usual_mesh(world), {Shard(0)});
 }
 
+TEST(ErrorOfOneRank, WhatAFunctionOnTilesThrowsReachesAll) {
+  std::vector<std::string> texts = errors_of(3, [](World& world) {
+    const auto fails_on_one = [&](const std::vector<at::Tensor>& tiles) {
+      if (world.rank() == 1) throw std::runtime_error("a mistake of the user's");
+      return tiles;
+    };
+    local_map(fails_on_one, {cut(world, at::ones({6}))}, {{Shard(0)}});
+  });
+  EXPECT_EQ(texts[1], "a mistake of the user's");
+  texts.erase(texts.begin() + 1);
+  expect_told(texts, {"rank 1 failed: the function of local_map: a mistake of the user's"});
+}
+
 TEST(ErrorOfOneRank, ADivisionByZeroInOneTileReachesAll) {
   using Divide = std::function<void(const at::Tensor&, const at::Tensor&)>;
   for (const auto& [op, divide] : std::vector<std::pair<std::string, Divide>>{

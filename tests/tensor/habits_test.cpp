@@ -127,6 +127,11 @@ TEST(Initialisers, FillDTensors) {
              mesh_of(x), [](at::IntArrayRef) -> Placements { return {Replicate()}; });
          return init::orthogonal_(x);
        }},
+      {"sparse_",
+       [](const at::Tensor& x) {
+         at::manual_seed(1);  // the rows, alike on all ranks
+         return init::sparse_(x, 0.5);
+       }},
       {"dirac_", [](const at::Tensor& x) { return init::dirac_(x); }},
   };
   run_impatient(2, [&](World& world) {
@@ -140,6 +145,9 @@ TEST(Initialisers, FillDTensors) {
         EXPECT_FALSE((whole == 9).any().item<bool>()) << name;
         if (name == "orthogonal_") {
           EXPECT_TRUE(at::allclose(whole.t().mm(whole), at::eye(4), 1e-4, 1e-5)) << whole;
+        }
+        if (name == "sparse_") {
+          EXPECT_TRUE((whole.eq(0).sum(0) == 3).all().item<bool>()) << whole;
         }
         if (name == "uniform_") {
           EXPECT_TRUE((whole >= 1).logical_and(whole <= 2).all().item<bool>());
