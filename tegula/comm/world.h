@@ -50,8 +50,8 @@ struct GroupOptions {
 // An error that one rank alone meets in an op on DTensors (an index out of range in its tile, no
 // memory, an exception in a custom op) is thrown there at once, and over shm by the others at their
 // next communication with it, with its rank, op and specs. An error that all ranks meet and catch
-// alike is harmless. Exceptions of the user's own code are the user's: the others learn of them
-// when the rank recovers, leaves or ends.
+// alike is harmless. Exceptions of the user's own code are the user's, but for those of
+// local_map's function: the others learn of them when the rank recovers, leaves or ends.
 class World {
  public:
   // This process's place as the launcher says it (environment.h); alone if there is none. All ranks
