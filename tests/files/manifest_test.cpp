@@ -52,7 +52,8 @@ TEST(Manifest, WithNumbersThatDoNotFitIsRefused) {
   }
   EXPECT_THROW(parse_file_value("{\"f64\": 1e30}"), UsageError);
   EXPECT_THROW(parse_file_value("{\"f64\": -1}"), UsageError);
-  EXPECT_EQ(std::get<double>(parse_file_value("92233720368547758081280")), 92233720368547758081280.);
+  EXPECT_EQ(std::get<double>(parse_file_value("92233720368547758081280")),
+            92233720368547758081280.);
 }
 
 TEST(Manifest, WhoseFilesLeadOutOfItsFolderIsRefused) {
