@@ -85,17 +85,6 @@ std::optional<Signature> product_of_three(const OpSchema& schema) {
   return signature;
 }
 
-// (self, mat2, scale_a, scale_b, bias?, scale_result?, out_dtype?, ...): each operand has one scale
-// for all of it.
-std::optional<Signature> scaled_product(const OpSchema& schema) {
-  static constexpr RuleText text = "~mk!, ~k!n, ~1, ~1 -> mn";
-  constexpr std::size_t kBias = 4, kScaleOfResult = 5;
-  if (!schema.is_none(kBias) || !schema.is_none(kScaleOfResult)) return std::nullopt;
-  std::optional<Signature> signature = signature_of(text.form(), schema);
-  if (signature) signature->needs_elements = true;
-  return signature;
-}
-
 }  // namespace
 
 void add_products(RuleTable& rules) {
@@ -112,8 +101,6 @@ void add_products(RuleTable& rules) {
   rules.add("_trilinear", "ni * oij * nj -> no", product_of_three,
             "f32[8, 4], f32[6, 4, 5], f32[8, 5], expand1=[1, 3], expand2=[0], expand3=[1, 2], "
             "sumdim=[2, 3]");
-  rules.add("_scaled_mm", "mk, kn -> mn", scaled_product,
-            "f8e4m3fn[8, 16], f8e4m3fn[16, 6], f32[1], f32[1], bias=none, scale_result=none");
   rules.add("_grouped_mm", "gmk, gkn -> gmn", grouped_product, "bf16[8, 4, 16], bf16[8, 16, 32]");
 }
 

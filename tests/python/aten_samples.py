@@ -48,8 +48,6 @@ def views(x, image):
 def products(x, y):
     w, b = torch.randn(8, 4), torch.randn(4)
     batch = torch.randn(3, 6, 8)
-    eighths = (torch.randn(48, 32).to(torch.float8_e4m3fn), torch.randn(64, 32).to(torch.float8_e4m3fn).t())
-    one = torch.ones(1)
     return {"_addmm_activation.default": (b, x, w), "_addmm_activation.out": (b, x, w, {"out": torch.empty(6, 4)}),
             "chain_matmul.default": ([x, w, torch.randn(4, 6)],),
             "chain_matmul.out": ([x, w, torch.randn(4, 6)], {"out": torch.empty(6, 6)}),
@@ -60,8 +58,6 @@ def products(x, y):
             "_weight_norm_interface.default": (x, torch.randn(6, 1), 0),
             "_weight_norm_interface.out": (x, torch.randn(6, 1), 0, {"out0": torch.empty(6, 8), "out1": torch.empty(6, 1)}),
             "_weight_norm_differentiable_backward.default": (x, y, torch.randn(6, 1), torch.rand(6, 1), 0),
-            "_scaled_mm.default": (*eighths, one, one, None, None, FLOAT),
-            "_scaled_mm.out": (*eighths, one, one, None, None, FLOAT, {"out": torch.empty(48, 64)}),
             "norm_except_dim.default": (x, 2, 0), "_grouped_mm.default": (torch.randn(4, 8, 16).bfloat16(),
                                                                            torch.randn(4, 16, 32).bfloat16())}
 
