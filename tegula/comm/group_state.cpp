@@ -10,6 +10,13 @@ GroupState::Carrier& GroupState::carrier() {
   return main != nullptr ? *main : new_carrier(lane);
 }
 
+bool GroupState::has_engine() {
+  const std::string& lane = Lane::current();
+  if (lane.empty()) return main_.load(std::memory_order_acquire) != nullptr;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return carriers_.contains(lane);
+}
+
 GroupState::Carrier& GroupState::new_carrier(const std::string& lane) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<Carrier>& place = carriers_[lane];

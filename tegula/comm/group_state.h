@@ -44,6 +44,8 @@ struct GroupState {
   // Any thread.
   Carrier& carrier();
   Engine& engine() { return *carrier().engine; }
+  // Whether that of this thread's lane is there.
+  bool has_engine();
   // Those that are made.
   std::vector<std::shared_ptr<Engine>> engines();
   // Ends their calls with this error and lets go of them. While no other thread uses the group.

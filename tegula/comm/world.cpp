@@ -214,7 +214,10 @@ const std::shared_ptr<GroupState>* find_or_make_group(WorldState& world,
   GroupSlot& slot = slot_for(world, key);
   const std::unique_ptr<LetGo> let_go = let_go_while_waiting();
   const std::lock_guard<std::mutex> making(slot.making);
-  if (slot.group) return &slot.group;
+  if (slot.group) {
+    slot.group->engine();  // after a recovery the members meet again, as those who make it now
+    return &slot.group;
+  }
   auto made = make_shared_at_home<GroupState>();
   made->name = name;
   made->axis = axis.empty() ? name : axis;

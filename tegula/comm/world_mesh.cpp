@@ -118,7 +118,7 @@ Group World::group(const DeviceMesh& mesh, std::size_t axis) const {
   comm::KnownMesh* known = state().meshes.find_or_add(mesh);
   if (known != nullptr && axis < known->groups.size()) {
     const auto* made = known->groups[axis].load(std::memory_order_acquire);
-    if (made != nullptr) return Group(*made);
+    if (made != nullptr && (*made)->has_engine()) return Group(*made);
   }
   const std::vector<int> members = members_of(mesh, axis, rank());
   const std::shared_ptr<comm::GroupState>* group =

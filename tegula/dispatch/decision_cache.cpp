@@ -6,9 +6,19 @@
 #include <mutex>
 
 #include "tegula/base/hash.h"
+#include "tegula/comm/recovery.h"
 #include "tegula/ops/families.h"
 
 namespace tegula::inner {
+namespace {
+
+// Decisions hold routes (redistribute/routes.h).
+const bool kForgetsDecisionsInRecovery = [] {
+  comm::on_recovery([](const World& world) { world.part<DecisionCache>().forget(); });
+  return true;
+}();
+
+}  // namespace
 
 std::size_t DecisionCache::Hash::operator()(std::span<const std::uint64_t> words) const {
   Hasher hasher;

@@ -1,9 +1,18 @@
 #include "tegula/redistribute/routes.h"
 
 #include "tegula/base/hash.h"
+#include "tegula/comm/recovery.h"
 #include "tegula/plan/redistribute_planner.h"
 
 namespace tegula::inner {
+namespace {
+
+const bool kForgetsInRecovery = [] {
+  comm::on_recovery([](const World& world) { world.part<Routes>().forget(); });
+  return true;
+}();
+
+}  // namespace
 
 std::size_t Routes::KeyHash::operator()(const Key& key) const {
   const std::uint64_t wire = key.wire ? 1 + static_cast<std::uint64_t>(*key.wire) : 0;
@@ -27,6 +36,13 @@ Route Routes::find_or_make(const World& world, const DTensorSpec& from, const DT
     by_age_.pop_front();
   }
   return route;
+}
+
+void Routes::forget() {
+  std::unordered_map<Key, Route, KeyHash> forgotten;  // goes after the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  forgotten.swap(routes_);
+  by_age_.clear();
 }
 
 }  // namespace tegula::inner

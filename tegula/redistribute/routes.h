@@ -20,6 +20,9 @@ class Routes {
   // planner gets another cost model, routes follow its new plans.
   Route find_or_make(const World& world, const DTensorSpec& from, const DTensorSpec& to,
                      const RouteOptions& options);
+  // All of them. A world that recovers does so: some ranks may have made groups that others have
+  // not.
+  void forget();
 
  private:
   // The planner has one plan for two specs and a memory cap. A remembered route holds its plan, so
