@@ -37,8 +37,9 @@ at::Tensor tile_by_dimension(const at::Tensor& tensor, const DTensorSpec& like,
 // (quasi [d], n, state [d, bits], dimension, num_generated, dtype?) -> points [n, d], quasi [d]
 Recipe make_draw(const Call& call) {
   const Arguments a = call.arguments();
-  if (!has_tiles(call) || !is_any_spread(call)) return nullptr;
-  const std::size_t leading = is_spread(tensor_at(a, 0)) ? 0 : 2;
+  if (!has_tiles(call)) return nullptr;
+  const bool follows_state = !payload_in(tensor_at(a, 0)) || is_spread(tensor_at(a, 2));
+  const std::size_t leading = follows_state && !is_spread(tensor_at(a, 0)) ? 2 : 0;
   return [op = call.op(), leading, world = call.world()](Arguments given) -> Values {
     const at::Tensor& quasi = tensor_at(given, 0);
     const DTensorSpec like = payload_in(tensor_at(given, leading))->spec();
@@ -73,7 +74,7 @@ Values change_dimensions(const c10::OperatorHandle& op, Arguments a, std::size_t
 // (self, ..., another tensor at `other`, ..., their dimensions at `dimension`, ...)
 template <std::size_t other, std::size_t dimension>
 Recipe make_change(const Call& call) {
-  if (!has_tiles(call) || !is_spread(tensor_at(call.arguments(), 0))) return nullptr;
+  if (!has_tiles(call) || !payload_in(tensor_at(call.arguments(), 0))) return nullptr;
   return [op = call.op(), world = call.world()](Arguments a) {
     return change_dimensions(op, a, other, dimension, world);
   };
@@ -82,7 +83,7 @@ Recipe make_change(const Call& call) {
 // (self [d, bits], dimension): the same numbers for everybody, of which each rank keeps its own.
 Recipe make_initialize(const Call& call) {
   const at::Tensor& self = tensor_at(call.arguments(), 0);
-  if (!has_tiles(call) || !is_spread(self)) return nullptr;
+  if (!has_tiles(call) || !payload_in(self)) return nullptr;
   return [op = call.op()](Arguments a) -> Values {
     const PayloadPtr payload = payload_of(tensor_at(a, 0));
     const at::Tensor whole =

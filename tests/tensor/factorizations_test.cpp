@@ -151,11 +151,11 @@ TEST(Sobol, SequencesOfCutDimensionsAreAsPlain) {
   at::_sobol_engine_initialize_state_(state, 5);
   const at::Tensor scrambling = at::ones({5, 30, 30}, at::kLong).tril();
   expect_as_plain(
-      {at::zeros({5}, at::kLong), state},
-      [&](const Tensors& t) -> Tensors {
+      {at::zeros({5}, at::kLong), state, scrambling},
+      [](const Tensors& t) -> Tensors {
         at::Tensor begun = t[1].clone();
         at::_sobol_engine_initialize_state_(begun, 5);
-        at::_sobol_engine_scramble_(begun, scrambling, 5);
+        at::_sobol_engine_scramble_(begun, t[2], 5);
         const auto [points, next] =
             at::_sobol_engine_draw(t[0], 6, t[1], 5, 0, std::optional(at::kFloat));
         at::Tensor later = t[0].clone();
